@@ -139,4 +139,4 @@ def test_key_of_stored_detections_is_short_and_differs_with_the_version() -> Non
     """The column of the history has 40 characters, of which format, covariates and accepted level take 30."""
     keys = {detector_key(Detector("a-long-name-of-a-method", version, list)) for version in ("1", "2")}
     assert [len(key) for key in keys] == [10, 10]
-    assert detector_key(METHODS["levels"]) == "levels-10"
+    assert detector_key(METHODS["levels"]) == "levels-11"

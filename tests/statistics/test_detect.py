@@ -221,11 +221,14 @@ def test_departure_that_returns_is_a_transient() -> None:
     assert burst.ratio == pytest.approx(0.6, rel=0.1)
 
 
-@pytest.mark.parametrize(("ratio", "after", "expected"), [(0.5, 1.3, 0.5), (2.0, 0.75, 2.0), (0.5, 0.8, 0.625)])
+@pytest.mark.parametrize(("ratio", "after", "expected"), [(0.5, 1.3, 0.5), (2.0, 0.8, 2.0), (0.5, 0.8, 0.625)])
 def test_transient_between_two_levels_is_relative_to_the_nearer_one(
     ratio: float, after: float, expected: float
 ) -> None:
-    """Eight observations at `ratio` between the levels 1 and `after`: the ratio to the nearer one, by hand."""
+    """Eight observations at `ratio` between the levels 1 and `after`: the ratio to the nearer one, by hand.
+
+    The levels 1 and `after` differ by 4.5 and 5.2 times the noise: too little for a level between them.
+    """
     logs = FAMILIES["gaussian"](np.random.default_rng(24), 120)
     logs[50:58] += np.log(ratio)
     logs[58:] += np.log(after)
@@ -247,6 +250,30 @@ def test_departure_of_up_to_14_observations_is_a_transient(length: int, transien
     series = [(times(160), stepped_twice(160, (60, 60 + length, 0.7), seed=i)) for i in range(20)]
     found = [(len(detection.transients), len(detection.changes)) for detection in detect_many(series)]
     assert found.count((transients, changes)) >= 19
+
+
+@pytest.mark.parametrize("length", [5, 9, 13])
+@pytest.mark.parametrize(("middle", "last"), [(0.6, 0.36), (0.45, 0.68)])
+def test_short_level_between_two_clearly_different_ones_is_kept(length: int, middle: float, last: float) -> None:
+    """Levels 1, `middle` and `last`, each two at least 7.7 times the noise apart: both steps, each at its date."""
+    parts = (60, 60 + length, middle), (60 + length, 120, last)
+    series = [(times(120), stepped_twice(120, *parts, seed=i)) for i in range(20)]
+    found = [indices(detection) for detection in detect_many(series)]
+    near = [len(dates) == 2 and abs(dates[0] - 60) <= 1 and abs(dates[1] - 60 - length) <= 1 for dates in found]
+    assert sum(near) >= 18
+
+
+def test_four_observations_between_two_levels_are_no_level() -> None:
+    series = [(times(120), stepped_twice(120, (60, 64, 0.6), (64, 120, 0.36), seed=i)) for i in range(20)]
+    assert {len(detection.changes) for detection in detect_many(series)} == {1}
+
+
+@pytest.mark.parametrize(("observations", "found"), [(3, 0), (4, 20)])
+def test_first_level_needs_four_observations(observations: int, found: int) -> None:
+    """Like a newest level. The step is to the half, ten times the noise and more."""
+    series = [(times(40), stepped(40, observations, 0.5, seed=seed)) for seed in range(20)]
+    dated = [indices(detection) == [observations] for detection in detect_many(series)]
+    assert sum(dated) == found
 
 
 def test_loss_of_20_percent_is_reported_with_its_fourth_observation() -> None:

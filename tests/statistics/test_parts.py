@@ -25,6 +25,7 @@ from iowatch.statistics.steps import (
     extract_transients,
     first_level_uncertainty,
     fit_slope,
+    is_level_of_staircase,
     rank_distance,
     step_confidences,
     step_features,
@@ -211,3 +212,29 @@ def test_slope_fit_starts_from_the_medians_of_first_and_last_third() -> None:
     line = 0.01 * np.arange(90)
     series = SeriesFit(line, NOISE, SETTINGS, np.zeros(90, dtype=bool))
     assert fit_slope(series, np.arange(90, dtype=float), line, rounds=0)[1] == pytest.approx(0.01)
+
+
+OUTLIERS = -0.5 + np.array([0.3, -0.7, 0.0, 0.25, -0.4, 0.1, -0.9, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("middle", "is_level"),
+    [
+        (around(-0.5, 0.05, 5), True),
+        (around(-0.5, 0.05, 14), True),
+        (around(-0.5, 0.05, 4), False),  # too few
+        (around(-0.3, 0.05, 9), False),  # 0.3 is 4.6 times the noise
+        (OUTLIERS, False),
+        (np.linspace(-0.37, -0.63, 10), False),  # rises through its observations, of which none is an outlier
+    ],
+    ids=["five", "fourteen", "four", "near", "outliers", "gradual"],
+)
+def test_short_level_must_be_clear_and_even(middle: np.ndarray, is_level: bool) -> None:
+    """Between the levels 0 and -1; the spread of NOISE is 0.065, so 0.39 is six times as much."""
+    end = 30 + len(middle)
+    logs = np.concatenate([around(0, 0.05, 30), middle, around(-1, 0.05, 30)])
+    series = SeriesFit(logs, NOISE, SETTINGS, np.zeros(len(logs), dtype=bool))
+    segments = series.segments([(0, 0.0), (30, float(np.median(middle))), (end, -1.0)])
+    assert is_level_of_staircase(series, segments, 1) is is_level
+    assert not is_level_of_staircase(series, segments, 0)
+    assert not is_level_of_staircase(series, segments, 2)

@@ -67,7 +67,7 @@ def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
             return dated
 
 
-LEVELS = Detector(DEFAULT_METHOD, "10", detect_levels)
+LEVELS = Detector(DEFAULT_METHOD, "11", detect_levels)
 # By name. Their functions are those of modules, so that worker processes can import them.
 METHODS: Mapping[str, Detector] = {detector.name: detector for detector in (LEVELS,)}
 

@@ -32,6 +32,9 @@ class DetectorSettings:
         drift_end_penalty: additional evidence for each end of a slope that is a step within the series.
         drift_share: share of the series that a slope must span; steps explain shorter slopes equally well.
         transient_observations: maximum number of observations of a departure that counts as a transient.
+        level_observations, clear_step, level_inliers: a level of at most transient_observations between two others is
+            kept if it has at least level_observations, the three levels differ by clear_step spreads, and a share of
+            level_inliers of its observations are inliers.
         return_share: largest distance between the levels before and after a transient, as a share of the departure.
         dating_observations: a date is scored by the probability that the step is within this many observations of it.
         dating_slack: dates whose probability is within this share of the best count as equally good.
@@ -69,6 +72,9 @@ class DetectorSettings:
     drift_end_penalty: float = 1.0
     drift_share: float = 0.5
     transient_observations: int = 14
+    level_observations: int = 5
+    clear_step: float = 6.0
+    level_inliers: float = 0.8
     return_share: float = 0.25
     dating_observations: int = 5
     dating_slack: float = 0.01

@@ -32,6 +32,12 @@ from iowatch.statistics.segments import Segment, SeriesFit, inlier_probability, 
 # Confidence of a suspicion by the newest observations alone, which no model rates.
 _SUSPICION_CONFIDENCE = 0.25
 
+# Most distance between the means of the halves of a level, in standard errors: as usual for a mean. Without a limit a
+# level is found within every fifth gradual change (bench/statistics/staircases.py); the limit is for white noise.
+_MOST_RISE = 3.0
+# Residuals (in spreads) beyond this count as this, so that one outlier does not tilt the level of few observations.
+_MOST_RESIDUAL = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class StepFeatures:
@@ -229,11 +235,15 @@ def extract_short_segments(series: SeriesFit, segments: list[Segment]) -> tuple[
     """Extract segments too short for a level: bursts between two levels, and a first level of few observations.
 
     A short segment between the levels of its neighbours belongs to the step between them and is merged with the
-    nearer one. The last segment may be short, and so may the one before it, because too few observations follow.
+    nearer one, unless it is a level by itself. The last segment may be short, and so may the one before it, because too
+    few observations follow.
     """
     transients: list[Departure] = []
     while True:
-        short = [i for i in range(len(segments) - 1) if _is_too_short(segments, i, series.settings)]
+        short: list[int] = []
+        for i in range(len(segments) - 1):
+            if _is_too_short(segments, i, series.settings) and not is_level_of_staircase(series, segments, i):
+                short.append(i)
         if not short:
             return segments, transients
         # The shortest first: without it its neighbours may be long enough.
@@ -259,11 +269,36 @@ def extract_short_segments(series: SeriesFit, segments: list[Segment]) -> tuple[
 def _is_too_short(segments: list[Segment], i: int, settings: DetectorSettings) -> bool:
     """Whether segment i, which is not the last one, is too short for a level."""
     if i == 0:
-        return segments[0].observation_count <= settings.confirm_observations
+        return segments[0].observation_count < settings.confirm_observations
     most = settings.transient_observations
     # The segment before a short last one may be short, too.
     is_settled = i < len(segments) - 2 or segments[-1].observation_count > most // 2
     return segments[i].end - segments[i].first <= most and is_settled
+
+
+def is_level_of_staircase(series: SeriesFit, segments: list[Segment], i: int) -> bool:
+    """Whether the short segment i is a level by itself between two others.
+
+    The three levels must be clearly different, and its observations must scatter around one level: the outliers of a
+    burst, and the observations of a gradual change, each have a value of their own.
+    """
+    settings = series.settings
+    if not 0 < i < len(segments) - 1 or segments[i].observation_count < settings.level_observations:
+        return False
+    before, middle, after = segments[i - 1 : i + 2]
+    clear_step = settings.clear_step * float(series.noise.spread)
+    for first, second in ((before, middle), (middle, after), (before, after)):
+        if abs(second.level - first.level) < clear_step:
+            return False
+    residuals = middle.logs - middle.level
+    if inlier_probability(residuals, series.noise, settings).mean() < settings.level_inliers:
+        return False
+    # The halves of a gradual change are at different levels.
+    limited = np.clip(residuals / float(series.noise.spread), -_MOST_RESIDUAL, _MOST_RESIDUAL)
+    half = len(limited) // 2
+    rise = abs(float(limited[-half:].mean() - limited[:half].mean()))
+    standard_error = math.sqrt(2 / half)
+    return rise <= _MOST_RISE * standard_error
 
 
 def _merge_with_next(series: SeriesFit, segments: list[Segment], i: int) -> list[Segment]:

@@ -27,6 +27,8 @@ _LEAST_SURE = 0.1
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
+# States in which a finding counts as a lasting change, whatever its probability.
+SURE_STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted")
 
 
 def are_sure(confirmed: Iterable[tuple[float, int]], independent: bool = True) -> bool:
@@ -490,6 +492,20 @@ class FindingUpdate:
 
 
 @dataclass(frozen=True)
+class ProbableMorning:
+    """An update at which a finding was more probable to last than at all updates before.
+
+    Attributes:
+        time: of the newest run, epoch seconds.
+        probability: that it lasts; 1 where it counts as a finding without one: open, acknowledged, accepted, or with an
+            unusual loss.
+    """
+
+    time: int
+    probability: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """The changes of several series that belong to one event.
 
@@ -531,6 +547,8 @@ class Finding:
         is_alarm: whether a suspected finding counts as a finding: the newest session shows an unusual loss, or it lasts
             with enough probability.
         session_loss: the loss of the newest session, if it is unusual for its series.
+        probable_mornings: in order of time; from them follows when each threshold of the probability would have made it
+            count as a finding. None if it was first stored by a release that did not record them.
     """
 
     id: str
@@ -577,6 +595,7 @@ class Finding:
     nodes_over_sessions: tuple[NodeOverSessions, ...] = ()
     slow_targets: tuple[SlowTarget, ...] = ()
     targets_in_logs: tuple[SlowTargetOfRuns, ...] = ()
+    probable_mornings: tuple[ProbableMorning, ...] | None = None
 
     @property
     def needs_action(self) -> bool:

@@ -196,19 +196,23 @@ def messages(system: str, smallest_loss: float | None, db: str | None, as_json: 
     short_help="What late and false messages cost in a year.",
     epilog=examples("iowatch findings cost --system local"),
 )
-@system_option(required=True)
+@system_option()
 @history_options
-def cost(system: str, db: str | None, as_json: bool) -> None:
+def cost(system: str | None, db: str | None, as_json: bool) -> None:
     """What late and false messages cost a system in a year, by the threshold from which a suspected finding counts.
 
-    The stored findings of the system are counted, with the mornings on which each threshold would have reported them,
-    at the prices of site.yaml (docs/findings.md, Cost of a system-year).
+    The stored findings are counted, with the mornings on which each threshold would have reported them, at the prices
+    of site.yaml (docs/findings.md, Cost of a system-year).
     """
     with History.existing(db) as history:
-        alarm_cost = assess_alarm_cost(history, system)
+        systems = [system] if system else history.systems()
+        costs = [assess_alarm_cost(history, name) for name in systems]
     if as_json:
-        print_json(alarm_cost_document(alarm_cost))
-    else:
+        print_json({"systems": [alarm_cost_document(alarm_cost) for alarm_cost in costs]})
+        return
+    for position, alarm_cost in enumerate(costs):
+        if position:
+            print_lines("")
         print_lines(*alarm_cost_lines(alarm_cost))
 
 

@@ -6,6 +6,8 @@
         record what the mornings of a year without lasting changes say (WORLD as of worlds.py)
     python bench/statistics/cost.py curve OUT… [--day HOURS] [--message MINUTES] [--losses PER_YEAR]
         the cost of a year over `suspected_probability`, of all recordings together and by kind
+    python bench/statistics/cost.py year TABLE
+        what `iowatch findings cost` says after a year of NERSC/tokio-abcutils (summaries/*.csv.gz), morning by morning
     python bench/statistics/cost.py chart WORLD SEEDS [FALLS]
         the cost of a year over `smallest_loss`, of the control chart alone
 
@@ -22,6 +24,7 @@ import json
 import math
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -33,6 +36,8 @@ import numpy as np
 # For `tests`, before the directory of this file, which holds `panels` and `worlds`.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from losses import SYSTEM as YEAR_SYSTEM
+from losses import replay
 from panels import SYSTEM as PANEL_SYSTEM
 from panels import Morning, identity
 from tests.datasets import unpacked
@@ -40,9 +45,11 @@ from worlds import BURN_IN, DAY_S, START, SYSTEM, Case, Floats, World, make_case
 
 from iowatch.core import Output, Result
 from iowatch.core.settings import Prices
-from iowatch.findings import Finding, load_findings, update_findings
-from iowatch.findings.alarm_cost import THRESHOLDS
+from iowatch.findings import Finding, assess_alarm_cost, load_findings, update_findings
+from iowatch.findings.alarm_cost import THRESHOLDS, outcome_of
 from iowatch.findings.finding import SURE_STATES
+from iowatch.output.text.alarm_cost import alarm_cost_lines
+from iowatch.session.imports import import_files
 from iowatch.statistics.alarm_cost import AlarmEvent, AlarmPrices, CostCurve, cost_of_thresholds, curve_of_costs
 from iowatch.statistics.control_chart import chart_losses
 from iowatch.statistics.panel_table import PanelSeries
@@ -269,6 +276,24 @@ def print_curve(curve: CostCurve) -> None:
     print(f"  depend on the threshold: {curve.decisive_losses} losses, {curve.decisive_false} false messages")
 
 
+def print_year(table: Path) -> None:
+    """The stored findings of a real year, and how many of them each threshold would have reported."""
+    with tempfile.TemporaryDirectory() as folder, History.open(f"{folder}/all.db") as whole:
+        import_files(whole, "tokio", [table], system=YEAR_SYSTEM)
+        with History.open(f"{folder}/nightly.db") as history:
+            replay(whole, history)
+            findings = load_findings(history, YEAR_SYSTEM)
+            print("\n".join(alarm_cost_lines(assess_alarm_cost(history, YEAR_SYSTEM))))
+    highest: list[tuple[float, str]] = []
+    for finding in findings:
+        mornings = finding.probable_mornings or ()
+        if mornings:
+            highest.append((mornings[-1].probability, outcome_of(finding)))
+    for threshold in THRESHOLDS:
+        outcomes = Counter(outcome for probability, outcome in highest if probability >= threshold)
+        print(f"  {threshold:.2f}: {sum(outcomes.values())} findings need action, {dict(outcomes)}")
+
+
 def print_chart_costs(world: World, seeds: Sequence[int], falls: int, prices: AlarmPrices) -> None:
     """Cost over the smallest loss that the control chart reports; falls as those of the panels, planted one by one."""
     late: list[list[float]] = []
@@ -344,6 +369,8 @@ def arguments() -> argparse.ArgumentParser:
     curve = commands.add_parser("curve")
     curve.add_argument("recordings", type=Path, nargs="+")
     curve.add_argument("--losses", type=float, default=LOSSES_PER_YEAR)
+    year = commands.add_parser("year")
+    year.add_argument("table", type=Path)
     chart = commands.add_parser("chart")
     chart.add_argument("world")
     chart.add_argument("seeds", type=lambda text: [int(seed) for seed in text.split(",")])
@@ -361,6 +388,8 @@ if __name__ == "__main__":
         record_panels(where, given.out, given.first, given.last)
     elif given.command == "noise":
         record_noise(given.world, given.seed, given.out, given.mornings)
+    elif given.command == "year":
+        print_year(given.table)
     else:
         asked = AlarmPrices(given.day, given.message / 60)
         if given.command == "curve":

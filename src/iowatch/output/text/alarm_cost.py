@@ -35,7 +35,7 @@ def alarm_cost_lines(cost: AlarmCost) -> Iterator[str]:
         yield _format_row(rows, cost.in_force)
     yield ""
     yield _format_conclusion(cost, curve)
-    yield f"Losses of one session count besides: iowatch findings messages --system {cost.system}"
+    yield f"For `smallest_loss`, the threshold of losses of one session: iowatch findings messages --system {cost.system}"
 
 
 def alarm_cost_document(cost: AlarmCost) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _count_losses(number: int) -> str:
 def _format_left_out(cost: AlarmCost) -> str:
     parts: list[str] = []
     if cost.undecided:
-        parts.append(f"{cost.undecided} not known to last or not, or part of others")
+        parts.append(f"{cost.undecided} undecided, or part of others")
     if cost.unrecorded:
         parts.append(f"{cost.unrecorded} from before updates of every morning were recorded")
     return ", ".join(parts)

@@ -35,7 +35,7 @@ def alarm_cost_lines(cost: AlarmCost) -> Iterator[str]:
         yield _format_row(rows, cost.in_force)
     yield ""
     yield _format_conclusion(cost, curve)
-    yield f"For `smallest_loss`, the threshold of losses of one session: iowatch findings messages --system {cost.system}"
+    yield f"Losses of one session (`smallest_loss`): iowatch findings messages --system {cost.system}"
 
 
 def alarm_cost_document(cost: AlarmCost) -> dict[str, Any]:

@@ -153,8 +153,18 @@ def test_history_of_one_update_has_no_mornings_to_count(
     assert (cost.curve, cost.unrecorded) == (None, 1)
     answer = cli("findings", "cost")
     assert answer.exit_code == 0
-    assert "Not counted: 1 from before updates of every morning were recorded" in answer.output
+    assert "Not counted: 1 without a recorded update of each morning" in answer.output
     assert "No cost" in answer.output
+
+
+def test_finding_whose_mornings_had_no_updates_is_not_counted(
+    history: History, record_and_update: RecordAndUpdate
+) -> None:
+    """An update on the morning before the fall, and the next one a month later: nobody asked meanwhile."""
+    record_and_update(slower_mpiio(), STEP)
+    record_and_update(slower_mpiio(), STEP + timedelta(days=30), STEP + timedelta(days=1))
+    cost = assess_alarm_cost(history, "planted")
+    assert (cost.counted, cost.unrecorded) == (0, 1)
 
 
 def describe(*events: AlarmEvent, in_force: float = 0.5) -> str:

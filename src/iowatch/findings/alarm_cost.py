@@ -17,7 +17,7 @@ from iowatch.findings.finding import SURE_STATES, Finding
 from iowatch.findings.grouping import series_parameters
 from iowatch.findings.series import headline_series
 from iowatch.statistics.alarm_cost import AlarmEvent, AlarmPrices, CostCurve, cost_of_thresholds
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, SeriesRow, SessionRow
 
 # Thresholds of the curve: the setting may have any value up to 0.9.
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 19))
@@ -35,7 +35,7 @@ class AlarmCost:
         lasting_losses, gains, over: findings that the curve counts: losses that last, gains that last, and findings
             that were over, not confirmed or dismissed.
         undecided: findings about which it is not known yet whether they last, or that became part of others.
-        unrecorded: findings that began before mornings were recorded.
+        unrecorded: findings that began before mornings were recorded, or with sessions that had no update of their own.
         curve: in hours per year; None without a day or a finding to count.
     """
 
@@ -68,13 +68,14 @@ def assess_alarm_cost(history: History, system: str) -> AlarmCost:
     prices = settings.site_settings().prices
     in_force = state.alarm_limits(system).suspected_probability
     newest_s = max((row.last or 0 for row in rows), default=0)
-    since = _recorded_since(history, system, findings)
+    sessions = history.sessions(system)
+    since = _recorded_since(sessions, findings)
     days = 0.0 if since is None else (newest_s - since) / DAY_S
     shares = _SeriesShares(rows)
     number: Counter[str] = Counter()
     events: list[AlarmEvent] = []
     for finding in findings:
-        if since is None or finding.probable_mornings is None or finding.first_after < since:
+        if since is None or finding.first_after < since or not _has_its_mornings(finding, sessions):
             number["unrecorded"] += 1
             continue
         outcome = outcome_of(finding)
@@ -141,17 +142,32 @@ def alarm_event(finding: Finding, lost_share: float, newest_s: int, per_year: fl
     )
 
 
-def _recorded_since(history: History, system: str, findings: Sequence[Finding]) -> int | None:
+def _recorded_since(sessions: Sequence[SessionRow], findings: Sequence[Finding]) -> int | None:
     """Start of the first session whose morning is recorded with all findings, epoch seconds; None without one.
 
     An update records what the newest session shows with that session. Sessions that were imported together have it in
     the newest one only: what the mornings before would have said is not known.
     """
-    starts = [session.started_at for session in history.sessions(system) if session.facts.report is not None]
+    starts = [session.started_at for session in sessions if session.facts.report is not None]
     if not starts:
         return None
     older = [finding.first_after for finding in findings if finding.probable_mornings is None]
     return max(min(starts), *older) if older else min(starts)
+
+
+def _has_its_mornings(finding: Finding, sessions: Sequence[SessionRow]) -> bool:
+    """Whether most sessions from the first run of a finding to its last probable morning had an update of their own.
+
+    Else its delay is that of the updates and not that of a threshold.
+    """
+    mornings = finding.probable_mornings
+    if mornings is None:
+        return False
+    if not mornings:
+        return True
+    between = [session for session in sessions if finding.first_after < session.started_at <= mornings[-1].time]
+    updated = sum(session.facts.report is not None for session in between)
+    return 2 * updated >= len(between)
 
 
 class _SeriesShares:

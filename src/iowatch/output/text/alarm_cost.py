@@ -68,7 +68,7 @@ def _format_left_out(cost: AlarmCost) -> str:
     if cost.undecided:
         parts.append(f"{cost.undecided} undecided, or part of others")
     if cost.unrecorded:
-        parts.append(f"{cost.unrecorded} from before updates of every morning were recorded")
+        parts.append(f"{cost.unrecorded} without a recorded update of each morning")
     return ", ".join(parts)
 
 

@@ -55,8 +55,8 @@ from iowatch.statistics.control_chart import chart_losses
 from iowatch.statistics.panel_table import PanelSeries
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
-# Lasting losses of a system in a year: the years of Edison, Cori and Mira (docs/findings.md, docs/detection-scores.md)
-# have 4, 2 and 0 findings of losses that are no transient. Doubled, the cheapest threshold falls.
+# Lasting losses of a system in a year, assumed: the years of Edison, Cori and Mira have 5, 5 and 0 findings of losses
+# that last (`cost.py year`), some of them long and shallow. Doubled, it is as if a slow day cost twice as much.
 LOSSES_PER_YEAR = 2.0
 # A finding is that of a planted event with most of its series among the planted ones, and within so many days.
 _SAME_DATE_DAYS = 2.5

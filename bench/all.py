@@ -21,6 +21,7 @@ BY_HAND = (
     "scale",
     "statistics/aggressor",
     "statistics/compare_same_stack",
+    "statistics/cost",
     "statistics/detect_edison",
     "statistics/detect_unseen",
     "statistics/panels_fresh",

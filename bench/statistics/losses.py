@@ -251,7 +251,7 @@ def year(table: Path) -> None:
             logs = metric.sign * np.log(metric.best_bound(points.min, points.max))
             values[row.partition, row.case.key] = points.time, logs
         with History.open(f"{folder}/nightly.db") as history:
-            messages, red, mornings = _replay(whole, history)
+            messages, red, mornings = replay(whole, history)
             by_id = {row.id: values[row.partition, row.case.key] for row in headline_series(history, SYSTEM)}
     judged = [(message, _is_over(message, by_id)) for message in messages]
     _print_year("iowatch", judged, red, mornings)
@@ -269,7 +269,7 @@ def _print_year(name: str, judged: Sequence[tuple[Message, bool]], red: int, mor
     print(f"{name}: {mornings} mornings, {red} with exit code 1, {len(judged)} messages, {over} of them over at once")
 
 
-def _replay(whole: History, history: History) -> tuple[list[Message], int, int]:
+def replay(whole: History, history: History) -> tuple[list[Message], int, int]:
     """Record every session of `whole` in `history`, with an update each day: messages, red mornings, mornings."""
     messages: list[Message] = []
     needed: set[str] = set()

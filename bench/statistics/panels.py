@@ -66,7 +66,7 @@ class Morning:
 
     def _result(self, value: float, series: dict[str, Any]) -> Result:
         case = {key: part for key, part in series["case"].items() if key not in ("benchmark", "operation")}
-        self.names[_identity(series["case"])] = series["id"]
+        self.names[identity(series["case"])] = series["id"]
         return Result(series["case"]["operation"], "bandwidth", "MiB/s", (value,), case)
 
     def findings(self) -> list[Finding]:
@@ -80,7 +80,7 @@ def _run_of(point: tuple[int, float, dict[str, Any]]) -> tuple[int, str, str]:
     return moment, series["case"]["benchmark"], series["case"]["file_system"]
 
 
-def _identity(case: dict[str, Any]) -> tuple[Any, ...]:
+def identity(case: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(case[key] for key in ("benchmark", "operation", "file", "file_system", "ranks"))
 
 
@@ -102,7 +102,7 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
                 {
                     "direction": side,
                     "first_night": finding.first_after,
-                    "members": [morning.names[_identity(dict(m.parameters))] for m in members],
+                    "members": [morning.names[identity(dict(m.parameters))] for m in members],
                     "state": finding.state,
                     # None where changes of single series decide, which state no probability.
                     "probability_lasting": probabilities.get(side),

@@ -42,6 +42,23 @@ class Thresholds(ClosedModel):
     slow_loss: Annotated[float, Field(ge=0.03, le=0.9)] = 0.1
 
 
+class Prices(ClosedModel):
+    """Hours that people lose; `iowatch findings cost` adds them up.
+
+    Attributes:
+        half_speed_day_hours: of all users of a file system together, in a day in which it has half of its performance.
+            Assumed, because no published figure was found: 100 jobs a day, each of which waits 6 minutes longer.
+        false_message_minutes: of the administrator, for a message about something that does not last. Assumed: 23
+            minutes until a person is back at the interrupted work (Mark, Gudith, Klocke: The cost of interrupted work,
+            CHI 2008), and some to look at the page.
+
+    Only the quotient of both decides which threshold is the cheapest one.
+    """
+
+    half_speed_day_hours: Annotated[float, Field(gt=0, le=100_000)] = 10.0
+    false_message_minutes: Annotated[float, Field(gt=0, le=10_000)] = 30.0
+
+
 class SiteSettings(ClosedModel):
     """Content of `site.yaml`; the environment variable of a field (`ENVIRONMENT`) has precedence over the file."""
 
@@ -62,6 +79,7 @@ class SiteSettings(ClosedModel):
         str, Field(description="total size of builds of `iowatch bisect` and `iowatch gate` to keep")
     ] = "5g"
     thresholds: Annotated[Thresholds, Field(description="of systems that have none in `system.yaml`")] = Thresholds()
+    prices: Annotated[Prices, Field(description="hours that a slow day and a false message cost")] = Prices()
     notify: Annotated[Any, Field(description="notices of systems without a `notify.yaml`, in the same form")] = None
 
 
@@ -149,7 +167,8 @@ def effective_settings() -> list[EffectiveSetting]:
     """
     document, values = _site_document(), site_settings().model_dump()
     values |= {"database": hide_passwords(database_place()), "var": str(var_directory())}
-    values["thresholds"] = ", ".join(f"{name} {value}" for name, value in values["thresholds"].items())
+    for group in ("thresholds", "prices"):
+        values[group] = ", ".join(f"{name} {value}" for name, value in values[group].items())
     setting_by_field = {setting.field: setting for setting in environment_settings() if setting.field}
     effective: list[EffectiveSetting] = []
     for name, field in settings_model().model_fields.items():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from iowatch.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from iowatch.findings.alarm_cost import AlarmCost, assess_alarm_cost
     from iowatch.findings.case_parameters import (
         CASE_PARAMETERS,
         derive_parameters,

@@ -27,6 +27,8 @@ _LEAST_SURE = 0.1
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
+# States in which a finding counts as a lasting change, whatever its probability.
+SURE_STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted")
 
 
 PatternKind = Literal["repetitions", "alternating", "noise", "trend", "latency", "operations"]
@@ -520,6 +522,20 @@ class FindingUpdate:
 
 
 @dataclass(frozen=True)
+class ProbableMorning:
+    """An update at which a finding was more probable to last than at all updates before.
+
+    Attributes:
+        time: of the newest run, epoch seconds.
+        probability: that it lasts; 1 where it counts as a finding without one: open, acknowledged, accepted, or with an
+            unusual loss.
+    """
+
+    time: int
+    probability: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """The changes of several series that belong to one event.
 
@@ -562,6 +578,8 @@ class Finding:
             with enough probability.
         session_loss: the loss of the newest session, if it is unusual for its series.
         pattern: what its changes are if they are no steps; the size is then that of the pattern.
+        probable_mornings: in order of time; from them follows when each threshold of the probability would have made it
+            count as a finding. None if it was first stored by a release that did not record them.
     """
 
     id: str
@@ -609,6 +627,7 @@ class Finding:
     slow_targets: tuple[SlowTarget, ...] = ()
     targets_in_logs: tuple[SlowTargetOfRuns, ...] = ()
     pattern: PatternKind | None = None
+    probable_mornings: tuple[ProbableMorning, ...] | None = None
 
     @property
     def needs_action(self) -> bool:

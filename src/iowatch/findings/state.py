@@ -21,7 +21,7 @@ from iowatch.findings.finding import AppliedDecision, DecisionSubject, Finding, 
 from iowatch.findings.resolution import CONFIRMATION_PERIOD_S, resolve_findings
 from iowatch.findings.series import headline_series, load_observations
 from iowatch.findings.slow_parts import SlowParts, find_slow_parts
-from iowatch.findings.updates import with_updates
+from iowatch.findings.updates import with_probable_morning, with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.statistics import DEFAULT_METHOD, ChangePoint, Detection
@@ -244,7 +244,9 @@ def update_findings(
     findings: list[Finding] = []
     stored: list[FindingRow] = []
     for resolved_finding in resolved:
-        finding = with_state(resolved_finding, before.get(resolved_finding.id), decisions, today, report, limits)
+        known = before.get(resolved_finding.id)
+        finding = with_state(resolved_finding, known, decisions, today, report, limits)
+        finding = with_probable_morning(finding, known, update.newest_s)
         findings.append(finding)
         document = finding_document(finding)
         stored.append(FindingRow(finding.id, system, finding.first_seen_at, update.now_s, finding.state, document))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from iowatch.findings.finding import Finding, FindingUpdate
+from iowatch.findings.finding import SURE_STATES, Finding, FindingUpdate, ProbableMorning
 
 # New members are reported if the number of members has grown by half.
 _MIN_REPORTED_GROWTH = 1.5
@@ -96,3 +96,27 @@ def _ended_decisions(finding: Finding, before: Finding) -> list[FindingUpdate]:
     if review.is_about_other and not was_about_other:
         return [FindingUpdate("decided about another change", decision=review.decision, by=review.by)]
     return []
+
+
+def with_probable_morning(finding: Finding, before: Finding | None, newest_s: int) -> Finding:
+    """The finding with this update among its probable mornings, if it is more probable to last than ever before.
+
+    Args:
+        finding: with its state of this update.
+        before: the same finding at the last update, or None.
+        newest_s: time of the newest run of the system, epoch seconds.
+    """
+    mornings = before.probable_mornings if before is not None else ()
+    if mornings is None:
+        # The first mornings are not known, and nothing is made up for them.
+        return finding
+    probability = 0.0
+    is_loss_of_session = finding.state == "suspected" and finding.session_loss is not None
+    if finding.state in SURE_STATES or is_loss_of_session:
+        probability = 1.0
+    elif finding.state == "suspected":
+        probability = finding.probability_lasting or 0.0
+    highest = mornings[-1].probability if mornings else 0.0
+    if probability > highest:
+        mornings = (*mornings, ProbableMorning(newest_s, probability))
+    return replace(finding, probable_mornings=mornings)

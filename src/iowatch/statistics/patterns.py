@@ -35,7 +35,7 @@ _LEAST_SCATTER = 0.01
 # Bad observations since the date: least number, least number of times that they began again, and least and largest
 # share. Fewer beginnings are spells; a larger share is a new level with good outliers.
 _LEAST_BAD, _LEAST_BEGINNINGS, _LEAST_BAD_SHARE, _MOST_BAD_SHARE = 5, 4, 0.15, 0.85
-# Largest probability of so many beginnings by chance at one date, and largest share of bad ones before / since the date.
+# Largest probability of so many beginnings by chance at a date, and largest share of bad ones before / since it.
 _CHANCE, _MOST_SHARE_BEFORE = 1e-3, 0.25
 # The good observations since the date are within so many scatters, or this part of the level (of ln), of it.
 _GOOD_SCATTERS, _GOOD_DISTANCE = 2.0, 0.1

@@ -24,6 +24,7 @@ from iowatch.cli.completion import complete_finding
 from iowatch.core import format_count
 from iowatch.findings import (
     alarm_limits,
+    assess_alarm_cost,
     chart_past_year,
     damaged_result_problems,
     find_experiments,
@@ -35,6 +36,7 @@ from iowatch.findings import (
     refresh_findings,
 )
 from iowatch.output.finding_document import printed_finding
+from iowatch.output.text.alarm_cost import alarm_cost_document, alarm_cost_lines
 from iowatch.output.text.decisions import describe_orphaned_decision
 from iowatch.output.text.evidence import experiment_lines, log_difference_lines
 from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
@@ -187,6 +189,31 @@ def messages(system: str, smallest_loss: float | None, db: str | None, as_json: 
             f"  from {100 * year.smallest_loss:.0f} %{mark}: {format_count(year.messages, 'message')}, "
             f"{year.per_year(year.messages):.0f} a year; exit code 1 after {format_count(year.red, 'session')}"
         )
+
+
+@command.command(
+    "cost",
+    short_help="What late and false messages cost in a year.",
+    epilog=examples("iowatch findings cost --system local"),
+)
+@system_option()
+@history_options
+def cost(system: str | None, db: str | None, as_json: bool) -> None:
+    """What late and false messages cost a system in a year, by the threshold from which a suspected finding counts.
+
+    The stored findings are counted, with the mornings on which each threshold would have reported them, at the prices
+    of site.yaml (docs/findings.md, Cost of a system-year).
+    """
+    with History.existing(db) as history:
+        systems = [system] if system else history.systems()
+        costs = [assess_alarm_cost(history, name) for name in systems]
+    if as_json:
+        print_json({"systems": [alarm_cost_document(alarm_cost) for alarm_cost in costs]})
+        return
+    for position, alarm_cost in enumerate(costs):
+        if position:
+            print_lines("")
+        print_lines(*alarm_cost_lines(alarm_cost))
 
 
 @command.command("show", epilog=examples("iowatch findings show franklin-20090317-up"))

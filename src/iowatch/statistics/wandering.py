@@ -9,25 +9,75 @@ that is over within days, and a slowly moving level, a first-order autoregressio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iowatch.statistics.constants import Floats
 from iowatch.statistics.pairs import SLOW_AUTOCORRELATION
 
-# Lag-1 autocorrelation of the level, and its share of the variance between sessions.
-_FAST = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
-_SLOW = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
-_SLOW_SHARES = np.array([share for _, share in _SLOW])
+FAST_MODELS = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
+"""Lag-1 autocorrelation of the level, and its share of the variance between sessions, of noise that is over in days."""
+
+SLOW_MODELS = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
+"""The same of slowly moving levels."""
+
+_SLOW_SHARES = np.array([share for _, share in SLOW_MODELS])
 # Prior probability of a slowly moving level. bench/statistics/compare.py (`moving`) measures what is found and what it
 # costs.
 _PRIOR = 0.35
-_LOG_PRIOR = np.log([(1 - _PRIOR) / len(_FAST)] * len(_FAST) + [_PRIOR / len(_SLOW)] * len(_SLOW))
+LOG_PRIOR = np.log(
+    [(1 - _PRIOR) / len(FAST_MODELS)] * len(FAST_MODELS) + [_PRIOR / len(SLOW_MODELS)] * len(SLOW_MODELS)
+)
+"""Of the fast models, then of the slow ones."""
+
 # With fewer sessions per side no series can show a moving level; the newest of many show it as well as all.
 MIN_SESSIONS, _MAX_SESSIONS = 8, 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelWeights:
+    """What the correlations of some sessions say about their mean and variance.
+
+    Attributes:
+        inverse: of the correlation matrix, shape (n, n).
+        of_mean: weights of the generalised least-squares mean, shape (n,).
+        mean_variance: variance of that mean, in units of the variance between sessions.
+        residual: matrix P of the generalised residual sum of squares y'Py about the unknown mean, shape (n, n).
+        log_determinant: term of the marginal likelihood.
+    """
+
+    inverse: Floats
+    of_mean: Floats
+    mean_variance: float
+    residual: Floats
+    log_determinant: float
+
+
+def correlation_matrix(sessions: ArrayLike, autocorrelation: float, share: float) -> Floats:
+    """Correlations of sessions with a level of this autocorrelation per session, shape (n, n).
+
+    Args:
+        sessions: numbers of the sessions, shape (n,).
+        share: part of the variance between sessions that the level has; the rest is independent noise.
+    """
+    lag = np.abs(np.subtract.outer(np.asarray(sessions), np.asarray(sessions)))
+    return np.asarray(share * autocorrelation**lag + (1 - share) * (lag == 0))
+
+
+def level_weights(correlations: Floats) -> LevelWeights:
+    """Weights of sessions with these correlations, shape (n, n)."""
+    inverse = np.linalg.inv(correlations)
+    rows = inverse.sum(axis=1)
+    total = float(rows.sum())
+    log_determinant = (np.linalg.slogdet(inverse)[1] - np.log(total)) / 2
+    residual = inverse - np.outer(rows, rows) / total
+    return LevelWeights(inverse, rows / total, 1 / total, residual, float(log_determinant))
 
 
 @lru_cache(maxsize=512)
@@ -37,11 +87,8 @@ def _residual_weights(sessions: int, autocorrelation: float, share: float) -> tu
     Args:
         share: part of the variance between sessions that the level has; the rest is independent noise.
     """
-    lag = np.abs(np.subtract.outer(np.arange(sessions), np.arange(sessions)))
-    inverse = np.linalg.inv(share * autocorrelation**lag + (1 - share) * np.eye(sessions))
-    rows = inverse.sum(axis=1)
-    log_determinant = (np.linalg.slogdet(inverse)[1] - np.log(rows.sum())) / 2
-    return inverse - np.outer(rows, rows) / rows.sum(), float(log_determinant)
+    weights = level_weights(correlation_matrix(np.arange(sessions), autocorrelation, share))
+    return weights.residual, weights.log_determinant
 
 
 def log_evidence(samples: Sequence[Floats]) -> Floats:
@@ -56,13 +103,30 @@ def log_evidence(samples: Sequence[Floats]) -> Floats:
     scale = np.sqrt(sum(values.var(axis=1) for values in samples)) + 1e-12
     centred = [(values - values.mean(axis=1, keepdims=True)) / scale[:, None] for values in samples]
     evidence: list[Floats] = []
-    for autocorrelation, share in _FAST + _SLOW:
+    for autocorrelation, share in FAST_MODELS + SLOW_MODELS:
         squares, log_determinants = np.zeros(()), 0.0
         for residuals in centred:
             matrix, log_determinant = _residual_weights(residuals.shape[1], autocorrelation, share)
             squares = squares + np.sum(residuals @ matrix * residuals, axis=1)
             log_determinants += log_determinant
         evidence.append(log_determinants - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
+    return np.array(evidence)
+
+
+def log_evidence_of_sessions(sessions: Floats, values: Floats) -> Floats:
+    """Log marginal likelihood of each model for one sample with gaps: shape (models,).
+
+    Args:
+        sessions: numbers of the sessions, ascending, shape (n,).
+        values: log values, shape (n,).
+    """
+    scale = values.std() + 1e-12
+    residuals = (values - values.mean()) / scale
+    evidence: list[float] = []
+    for autocorrelation, share in FAST_MODELS + SLOW_MODELS:
+        weights = level_weights(correlation_matrix(sessions, autocorrelation, share))
+        squares = max(float(residuals @ weights.residual @ residuals), 1e-12)
+        evidence.append(weights.log_determinant - (len(values) - 1) / 2 * math.log(squares))
     return np.array(evidence)
 
 
@@ -78,10 +142,10 @@ def wandering_shares(evidence: Mapping[int, Floats]) -> dict[int, float]:
         return {}
     columns = np.array(list(evidence.values()))
     of_all = columns.mean(axis=0) if len(columns) > 1 else 0
-    columns = columns + of_all + _LOG_PRIOR
+    columns = columns + of_all + LOG_PRIOR
     # Posterior weights of the models, and of those with a slowly moving level.
     weights = np.exp(columns - columns.max(axis=1, keepdims=True))
-    slow = weights[:, len(_FAST) :]
+    slow = weights[:, len(FAST_MODELS) :]
     shares = slow @ _SLOW_SHARES / slow.sum(axis=1)
     is_wandering = slow.sum(axis=1) > weights.sum(axis=1) / 2
     share_of: dict[int, float] = {}

@@ -26,7 +26,7 @@ from iowatch.output.text.evidence import (
     load_lines,
 )
 from iowatch.output.text.explanations import explanation_sections, format_common_factor, format_exceptions, name_group
-from iowatch.output.text.losses import format_outlook, format_session_loss
+from iowatch.output.text.losses import format_earlier_spells, format_moving_level, format_outlook, format_session_loss
 from iowatch.site import system_zone
 
 # Differences that the line of a finding names.
@@ -44,6 +44,8 @@ def finding_line(finding: Finding) -> str:
     parts = [f"{finding_day(finding)}: {_format_changed(finding)}", *_group_texts(finding)]
     if finding.session_loss is not None:
         parts.append(f"last session {format_session_loss(finding)}")
+    # Whether the level moves by itself, or earlier losses like it were over soon.
+    parts += [text for text in (format_moving_level(finding), format_earlier_spells(finding)) if text]
     # What did not change, or does not fit to the common factor.
     explanation = finding.explanation
     control = explanation.control
@@ -213,6 +215,8 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "Last session", [format_session_loss(finding)]
     if finding.probability_lasting is not None:
         yield "Newest sessions", [format_outlook(finding)]
+    yield "Level", [text for text in (format_moving_level(finding),) if text]
+    yield "Earlier losses", [text for text in (format_earlier_spells(finding),) if text]
     if finding.resolution is not None:
         yield "Resolved", [format_resolution(finding)]
     if finding.owner:

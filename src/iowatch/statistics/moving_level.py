@@ -1,0 +1,186 @@
+"""Whether the shift of a level is within what the level does by itself, where it moves slowly.
+
+`compare` recognises such a level by its likelihood (`iowatch.statistics.wandering`); a change that is detected is
+judged by the same models:
+
+1. Each session before the change is one value: the mean of the series that changed, each less its own median, without
+   single sessions that are far off.
+2. The likelihood of a slowly moving level (an autocorrelation of 0.9 to 0.99 per session, with independent noise) is
+   compared with that of noise that is over in days. The series of each group of the system (a file system) count
+   together as one more sample, as all pairs do in a comparison.
+3. Where a moving level is the more probable, each of these models predicts the mean of the sessions since the change
+   from those before it, with unknown mean and variance (kriging: Cressie, Statistics for Spatial Data, 1993, section
+   3.4). The shift is within what the level does if its distance from the prediction is that probable.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy  # its modules are loaded when they are used: scipy.special takes a fifth of the start of a command
+
+from iowatch.statistics import wandering
+from iowatch.statistics.constants import MAD_TO_SD, Bools, Floats
+
+LARGEST_SHIFT = math.log(1.25)
+"""Shift (ln) beyond which a change is never taken for one of a moving level, however much the level moves."""
+
+# Sessions before a change that are used; with fewer than the second number nothing is said. Twice as many of the first
+# hardly matter, because the likelihood of a level that moves in weeks is clear by then.
+_MOST_BEFORE, _LEAST_BEFORE = 120, 30
+# Sessions since the change that are used: later ones say more about what the level did afterwards.
+_MOST_AFTER = 60
+# Sessions on both sides whose median a session is compared with, and the scatters from which on it is far off.
+_NEIGHBOURS, _FAR_OFF = 5, 4.0
+# Smallest scatter (ln) of a series: a constant one would otherwise have none.
+_MIN_SCATTER = 0.01
+# Probability from which on a shift is within what a moving level does. A level is judged at the dates where it moved
+# most, so that one in twenty would be exceeded in most years.
+_WITHIN = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class LevelMovement:
+    """A shift that is within what a slowly moving level does by itself.
+
+    Attributes:
+        log_gain: the shift (ln): mean of the sessions since the change, less the mean of those before.
+        usual: standard deviation of the difference of such means that the moving level has by itself (ln).
+        sessions: number of sessions before the change that show how the level moves.
+        probability: that a level that moves so is at least as far from its prediction.
+    """
+
+    log_gain: float
+    usual: float
+    sessions: int
+    probability: float
+
+
+def assess_shift(logs: Floats, groups: Sequence[Floats], first: int) -> LevelMovement | None:
+    """The movement that explains the shift of some series; None if a slowly moving level does not explain it.
+
+    Args:
+        logs: of the series that changed in one direction (ln), shape (series, sessions); NaN where nothing was
+            measured.
+        groups: the same of all series of each group of the system, with the same sessions.
+        first: position of the first session of the change.
+    """
+    changed = _session_means(logs, first)
+    before, after = changed.before(first), changed.after(first)
+    if len(before.sessions) < _LEAST_BEFORE or not len(after.sessions):
+        return None
+    log_gain = float(after.values.mean() - before.values.mean())
+    if abs(log_gain) > LARGEST_SHIFT:
+        return None
+    # Evidence of the models: the series that changed, and all groups together as one more sample.
+    evidence = _evidence(before) + wandering.LOG_PRIOR
+    of_groups: list[Floats] = []
+    for group in groups:
+        of_group = _session_means(group, first).before(first)
+        if len(of_group.sessions) >= _LEAST_BEFORE:
+            of_groups.append(_evidence(of_group))
+    if len(of_groups) > 1:
+        evidence = evidence + np.mean(of_groups, axis=0)
+    weights = np.exp(evidence - evidence.max())
+    slow = weights[len(wandering.FAST_MODELS) :]
+    if slow.sum() <= weights.sum() / 2:
+        return None
+    predictions = [_predict(before, after, *model) for model in wandering.SLOW_MODELS]
+    shares = slow / slow.sum()
+    probability = float(sum(share * one.probability for share, one in zip(shares, predictions, strict=True)))
+    variance = float(sum(share * one.variance for share, one in zip(shares, predictions, strict=True)))
+    if probability < _WITHIN:
+        return None
+    return LevelMovement(log_gain, math.sqrt(variance), len(before.sessions), probability)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SessionMeans:
+    """One value (ln) per session that counts: positions and values, each of shape (n,)."""
+
+    sessions: Floats
+    values: Floats
+
+    def before(self, first: int) -> _SessionMeans:
+        """The newest sessions before a position."""
+        is_before = self.sessions < first
+        return _SessionMeans(self.sessions[is_before][-_MOST_BEFORE:], self.values[is_before][-_MOST_BEFORE:])
+
+    def after(self, first: int) -> _SessionMeans:
+        """The first sessions from a position on."""
+        is_after = self.sessions >= first
+        return _SessionMeans(self.sessions[is_after][:_MOST_AFTER], self.values[is_after][:_MOST_AFTER])
+
+
+def _session_means(logs: Floats, first: int) -> _SessionMeans:
+    """Mean of the series in each session, each less its own median before `first`.
+
+    Single observations that are far off are left out, and sessions that measured less than half of the series.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a series or a session without observations
+        deviations = logs - np.nanmedian(logs[:, :first], axis=1, keepdims=True)
+        for row in deviations:
+            row[:first][_is_far_off(row[:first])] = np.nan
+            row[first:][_is_far_off(row[first:])] = np.nan
+        means = np.nanmean(deviations, axis=0)
+    is_measured = 2 * np.isfinite(deviations).sum(axis=0) >= len(logs)
+    sessions = np.flatnonzero(is_measured & np.isfinite(means))
+    return _SessionMeans(sessions.astype(np.float64), means[sessions])
+
+
+def _is_far_off(values: Floats) -> Bools:
+    """Whether each observation is far from those around it, shape (n,); NaN is not."""
+    measured = np.flatnonzero(np.isfinite(values))
+    is_far_off = np.zeros(len(values), dtype=bool)
+    if len(measured) <= _NEIGHBOURS:
+        return is_far_off
+    padded = np.concatenate([np.full(_NEIGHBOURS, np.nan), values[measured], np.full(_NEIGHBOURS, np.nan)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEIGHBOURS + 1)
+    distances = np.abs(values[measured] - np.nanmedian(windows, axis=1))
+    scatter = max(MAD_TO_SD * float(np.median(distances)), _MIN_SCATTER)
+    is_far_off[measured] = distances > _FAR_OFF * scatter
+    return is_far_off
+
+
+def _evidence(means: _SessionMeans) -> Floats:
+    """Log marginal likelihood of each model, shape (models,)."""
+    return wandering.log_evidence_of_sessions(means.sessions, means.values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prediction:
+    """Of the mean since a change by one model.
+
+    Attributes:
+        probability: of a mean that is at least as far from the prediction, on either side.
+        variance: of the difference of the means before and after (ln squared).
+    """
+
+    probability: float
+    variance: float
+
+
+def _predict(before: _SessionMeans, after: _SessionMeans, autocorrelation: float, share: float) -> _Prediction:
+    """Predict the mean since a change from the sessions before it."""
+    n, sessions = len(before.sessions), np.concatenate([before.sessions, after.sessions])
+    correlations = wandering.correlation_matrix(sessions, autocorrelation, share)
+    weights = wandering.level_weights(correlations[:n, :n])
+    mean = float(weights.of_mean @ before.values)
+    variance = float(before.values @ weights.residual @ before.values) / (n - 1)
+    # Correlations of the mean since the change, with itself and with each session before.
+    variance_after = float(correlations[n:, n:].mean())
+    with_before = correlations[:n, n:].mean(axis=1)
+    regression = weights.inverse @ with_before
+    expected = mean + float(regression @ (before.values - mean))
+    # The mean is not known either.
+    unknown_mean = (1 - float(regression.sum())) ** 2 * weights.mean_variance
+    scale = math.sqrt(variance * (variance_after - float(regression @ with_before) + unknown_mean))
+    distance = abs(float(after.values.mean()) - expected) / max(scale, 1e-12)
+    probability = float(2 * scipy.special.stdtr(n - 1, -distance))
+    variance_before, covariance = float(correlations[:n, :n].mean()), float(with_before.mean())
+    return _Prediction(probability, variance * (variance_after + variance_before - 2 * covariance))

@@ -1,4 +1,4 @@
-"""Years of noise without any lasting change, morning by morning: what an administrator would have been told.
+"""Findings in years of noise without any lasting change, morning by morning.
 
     python bench/statistics/worlds.py WORLD SEED [MORNINGS]
         WORLD    own, common, long or wander (see `World`)
@@ -8,7 +8,7 @@
 24 series of three file systems are measured every night (3 % of the results and 4 % of the nights are missing), and
 every morning the findings are updated as `iowatch run` does it. A finding that needs action is a false one in own,
 common and wander. In long the spells are true losses of 5 to 14 nights: what counts there is how they are closed, and
-that nothing else is reported. A morning is red if a finding needs action (exit code 1 of `iowatch findings`).
+that nothing else needs action. A morning is red if a finding needs action (exit code 1 of `iowatch findings`).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def make_world(world: World, seed: int, nights: int, cases: Sequence[Case]) -> F
 
 @dataclass
 class SeenFinding:
-    """What the mornings said about one finding.
+    """The mornings of one finding.
 
     Attributes:
         first: number of the morning that showed it first.
@@ -185,7 +185,7 @@ class SeenFinding:
     ended: int | None = None
 
     def add(self, finding: Finding, morning: int) -> None:
-        """Add what a morning says."""
+        """Add a morning."""
         self.newest = finding
         self.red += finding.needs_action
         self.opened |= finding.state == "open"
@@ -236,7 +236,7 @@ class Year:
 
 
 def simulate_year(world: World, seed: int, mornings: int) -> Year:
-    """Judge the mornings of one world and seed."""
+    """Update the findings on every morning of one world and seed."""
     cases = make_cases()
     values = make_world(world, seed, BURN_IN + mornings, cases)
     year = Year()

@@ -1,7 +1,7 @@
 """Spells: losses that needed action and were over within some sessions, and how many earlier ones of a system were.
 
 A loss of some nights looks like a lasting one while it goes on. When it is over, the finding is closed as a spell with
-its length; and a later finding says how many of those that went on for as long were over soon.
+its length; and a later finding states how many of those that went on for as long were over soon.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHORTEST_SPELL = 5
 # Share of the loss (of its logarithm) below which a session is not part of the spell any more, and the share that may
 # be left in the newest sessions of one that is over.
 _PART_OF_SPELL, _LEFT = 0.5, 0.3
-# Spells that a system must have had before a finding speaks of them: a single one is no experience.
+# Spells that a system must have had before a finding states them: a single one is no experience.
 _SOME = 2
 # Sessions between the last one of a spell and the date of the gain that ends it.
 _SAME_DATE = 2
@@ -92,9 +92,12 @@ class Spells:
 
     def _known_length(self, finding: Finding) -> int:
         """Sessions that an earlier loss went on for, more than `LONGEST_SPELL` of one that lasted; 0 if not known."""
-        if finding.is_resolved_as("spell", "transient") and finding.resolution is not None:
-            return finding.resolution.sessions or 0
-        if finding.resolution is not None and not finding.is_resolved_as("returned", "superseded"):
+        resolution = finding.resolution
+        if resolution is not None and resolution.kind in ("spell", "transient"):
+            return resolution.sessions or 0
+        if resolution is not None and resolution.since is not None:  # it lasted until another change
+            return self._session_of(resolution.since) - self._session_of(finding.first_after)
+        if resolution is not None:
             return 0
         since = self._sessions_since(finding.first_after)
         return since if since > LONGEST_SPELL else 0
@@ -154,6 +157,6 @@ class Spells:
 
 
 def _may_be_spell(finding: Finding) -> bool:
-    """Whether a finding is a loss that goes on, or that the detection says is over."""
+    """Whether a finding is a loss that goes on, or one that is over by the detection."""
     is_open = finding.resolution is None or finding.is_resolved_as("spell", "transient", "returned", "not confirmed")
     return finding.is_loss and is_open

@@ -1,7 +1,7 @@
 """Whether the shift of a level is within what the level does by itself, where it moves slowly.
 
 `compare` recognises such a level by its likelihood (`iowatch.statistics.wandering`); a change that is detected is
-judged by the same models:
+assessed by the same models:
 
 1. Each session before the change is one value: the mean of the series that changed, each less its own median, without
    single sessions that are far off.
@@ -32,13 +32,13 @@ LARGEST_SHIFT = math.log(1.25)
 # Sessions before a change that are used; with fewer than the second number nothing is said. Twice as many of the first
 # hardly matter, because the likelihood of a level that moves in weeks is clear by then.
 _MOST_BEFORE, _LEAST_BEFORE = 120, 30
-# Sessions since the change that are used: later ones say more about what the level did afterwards.
+# Sessions since the change that are used: later ones show more of what the level did afterwards.
 _MOST_AFTER = 60
 # Sessions on both sides whose median a session is compared with, and the scatters from which on it is far off.
 _NEIGHBOURS, _FAR_OFF = 5, 4.0
 # Smallest scatter (ln) of a series: a constant one would otherwise have none.
 _MIN_SCATTER = 0.01
-# Probability from which on a shift is within what a moving level does. A level is judged at the dates where it moved
+# Probability from which on a shift is within what a moving level does. A level is assessed at the dates where it moved
 # most, so that one in twenty would be exceeded in most years.
 _WITHIN = 0.002
 

@@ -1,16 +1,16 @@
-"""Whether the shift of a level is within what the level does by itself, where it moves slowly.
+"""Whether the shift of a level is within what the level does by itself, where it may move slowly.
 
 `compare` recognises such a level by its likelihood (`iowatch.statistics.wandering`); a change that is detected is
 assessed by the same models:
 
 1. Each session before the change is one value: the mean of the series that changed, each less its own median, without
    single sessions that are far off.
-2. The likelihood of a slowly moving level (an autocorrelation of 0.9 to 0.99 per session, with independent noise) is
-   compared with that of noise that is over in days. The series of each group of the system (a file system) count
+2. The likelihood weighs the models: a slowly moving level (an autocorrelation of 0.9 to 0.99 per session, with
+   independent noise), and noise that is over in days. The series of each group of the system (a file system) count
    together as one more sample, as all pairs do in a comparison.
-3. Where a moving level is the more probable, each of these models predicts the mean of the sessions since the change
-   from those before it, with unknown mean and variance (kriging: Cressie, Statistics for Spatial Data, 1993, section
-   3.4). The shift is within what the level does if its distance from the prediction is that probable.
+3. Each model predicts the mean of the sessions since the change from those before it, with unknown mean and variance
+   (kriging: Cressie, Statistics for Spatial Data, 1993, section 3.4). The shift is within what the level does by itself
+   if a mean so far from the prediction is probable enough, by all models together.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ LARGEST_SHIFT = math.log(1.25)
 # hardly matter, because the likelihood of a level that moves in weeks is clear by then.
 _MOST_BEFORE, _LEAST_BEFORE = 120, 30
 # Sessions since the change that are used: later ones show more of what the level did afterwards.
-_MOST_AFTER = 60
+_MOST_AFTER = 30
 # Sessions on both sides whose median a session is compared with, and the scatters from which on it is far off.
 _NEIGHBOURS, _FAR_OFF = 5, 4.0
 # Smallest scatter (ln) of a series: a constant one would otherwise have none.
 _MIN_SCATTER = 0.01
-# Probability from which on a shift is within what a moving level does. A level is assessed at the dates where it moved
-# most, so that one in twenty would be exceeded in most years.
+# Probability from which on a shift is within what a level does by itself.
 _WITHIN = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class LevelMovement:
-    """A shift that is within what a slowly moving level does by itself.
+    """A shift that is within what a level does by itself.
 
     Attributes:
         log_gain: the shift (ln): mean of the sessions since the change, less the mean of those before.
-        usual: standard deviation of the difference of such means that the moving level has by itself (ln).
+        usual: standard deviation of such shifts without any change (ln).
         sessions: number of sessions before the change that show how the level moves.
-        probability: that a level that moves so is at least as far from its prediction.
+        probability: that the mean is at least as far from its prediction without any change.
     """
 
     log_gain: float
@@ -61,7 +60,7 @@ class LevelMovement:
 
 
 def assess_shift(logs: Floats, groups: Sequence[Floats], first: int) -> LevelMovement | None:
-    """The movement that explains the shift of some series; None if a slowly moving level does not explain it.
+    """The movement that explains the shift of some series; None if the level does not do so by itself.
 
     Args:
         logs: of the series that changed in one direction (ln), shape (series, sessions); NaN where nothing was
@@ -86,13 +85,12 @@ def assess_shift(logs: Floats, groups: Sequence[Floats], first: int) -> LevelMov
     if len(of_groups) > 1:
         evidence = evidence + np.mean(of_groups, axis=0)
     weights = np.exp(evidence - evidence.max())
-    slow = weights[len(wandering.FAST_MODELS) :]
-    if slow.sum() <= weights.sum() / 2:
-        return None
-    predictions = [_predict(before, after, *model) for model in wandering.SLOW_MODELS]
-    shares = slow / slow.sum()
-    probability = float(sum(share * one.probability for share, one in zip(shares, predictions, strict=True)))
-    variance = float(sum(share * one.variance for share, one in zip(shares, predictions, strict=True)))
+    weights /= weights.sum()
+    probability = variance = 0.0
+    for weight, model in zip(weights, wandering.FAST_MODELS + wandering.SLOW_MODELS, strict=True):
+        prediction = _predict(before, after, *model)
+        probability += float(weight) * prediction.probability
+        variance += float(weight) * prediction.variance
     if probability < _WITHIN:
         return None
     return LevelMovement(log_gain, math.sqrt(variance), len(before.sessions), probability)

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from iowatch.statistics.constants import Floats
-from iowatch.statistics.moving_level import LARGEST_SHIFT, LevelMovement, _predict, _SessionMeans, assess_shift
+from iowatch.statistics.moving_level import (
+    LARGEST_SHIFT,
+    LevelMovement,
+    _LevelModel,
+    _predict,
+    _SessionMeans,
+    assess_shift,
+)
 
 SESSIONS, SERIES, CHANGE = 150, 6, 120
 
@@ -111,4 +118,6 @@ def test_prediction_is_that_of_the_conditional_normal_distribution() -> None:
     deviation = math.sqrt(1 - r**2)
     for distance, probability in ((0.0, 1.0), (1.0, 0.3173), (-2.0, 0.0455)):  # of the normal distribution
         after = _SessionMeans(np.array([float(sessions)]), np.array([expected + distance * deviation]))
-        assert _predict(before, after, r, 1.0).probability == pytest.approx(probability, abs=0.05)
+        assert _predict(before, after, _LevelModel(r, 1.0, 0.0, 0.0)).probability == pytest.approx(
+            probability, abs=0.05
+        )

@@ -113,11 +113,13 @@ class Spells:
         if measured.shape[1] <= NEWEST_OBSERVATIONS:
             return 0
         shares = np.nanmedian(measured, axis=0)
-        part_of_spell = np.flatnonzero(shares >= _PART_OF_SPELL)
-        length = int(part_of_spell[-1]) + 1 if len(part_of_spell) else 0
-        is_over = length <= len(shares) - NEWEST_OBSERVATIONS
-        is_back = float(np.median(shares[-NEWEST_OBSERVATIONS:])) < _LEFT
-        return length if is_over and is_back else 0
+        # It is over with the first sessions in a row that are back; what comes later is another loss.
+        windows = np.lib.stride_tricks.sliding_window_view(shares, NEWEST_OBSERVATIONS)
+        is_over = (windows.max(axis=1) < _PART_OF_SPELL) & (np.median(windows, axis=1) < _LEFT)
+        # One that has fallen again is not over.
+        if not is_over.any() or np.median(windows[-1]) >= _LEFT:
+            return 0
+        return int(np.argmax(is_over))
 
     def _fill_share_left(self, left: Floats, member: FindingMember, first: int) -> None:
         """Write the share of the loss of a member (of its logarithm) that is left in each session from `first` on."""

@@ -9,7 +9,6 @@ that is over within days, and a slowly moving level, a first-order autoregressio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,18 +23,18 @@ from iowatch.statistics.pairs import SLOW_AUTOCORRELATION
 FAST_MODELS = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
 """Lag-1 autocorrelation of the level, and its share of the variance between sessions, of noise that is over in days."""
 
-SLOW_MODELS = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
-"""The same of slowly moving levels."""
+SLOW_AUTOCORRELATIONS = (0.9, SLOW_AUTOCORRELATION, 0.99)
+"""Lag-1 autocorrelations of slowly moving levels."""
 
-_SLOW_SHARES = np.array([share for _, share in SLOW_MODELS])
-# Prior probability of a slowly moving level. bench/statistics/compare.py (`moving`) measures what is found and what it
-# costs.
-_PRIOR = 0.35
-LOG_PRIOR = np.log(
-    [(1 - _PRIOR) / len(FAST_MODELS)] * len(FAST_MODELS) + [_PRIOR / len(SLOW_MODELS)] * len(SLOW_MODELS)
+_SLOW_MODELS = tuple(product(SLOW_AUTOCORRELATIONS, (0.3, 0.6, 0.9, 1.0)))
+_SLOW_SHARES = np.array([share for _, share in _SLOW_MODELS])
+MOVING_PRIOR = 0.35
+"""Prior probability of a slowly moving level; bench/statistics/compare.py (`moving`) measures what is found and what it
+costs."""
+
+_LOG_PRIOR = np.log(
+    [(1 - MOVING_PRIOR) / len(FAST_MODELS)] * len(FAST_MODELS) + [MOVING_PRIOR / len(_SLOW_MODELS)] * len(_SLOW_MODELS)
 )
-"""Of the fast models, then of the slow ones."""
-
 # With fewer sessions per side no series can show a moving level; the newest of many show it as well as all.
 MIN_SESSIONS, _MAX_SESSIONS = 8, 60
 
@@ -103,30 +102,13 @@ def log_evidence(samples: Sequence[Floats]) -> Floats:
     scale = np.sqrt(sum(values.var(axis=1) for values in samples)) + 1e-12
     centred = [(values - values.mean(axis=1, keepdims=True)) / scale[:, None] for values in samples]
     evidence: list[Floats] = []
-    for autocorrelation, share in FAST_MODELS + SLOW_MODELS:
+    for autocorrelation, share in FAST_MODELS + _SLOW_MODELS:
         squares, log_determinants = np.zeros(()), 0.0
         for residuals in centred:
             matrix, log_determinant = _residual_weights(residuals.shape[1], autocorrelation, share)
             squares = squares + np.sum(residuals @ matrix * residuals, axis=1)
             log_determinants += log_determinant
         evidence.append(log_determinants - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
-    return np.array(evidence)
-
-
-def log_evidence_of_sessions(sessions: Floats, values: Floats) -> Floats:
-    """Log marginal likelihood of each model for one sample with gaps: shape (models,).
-
-    Args:
-        sessions: numbers of the sessions, ascending, shape (n,).
-        values: log values, shape (n,).
-    """
-    scale = values.std() + 1e-12
-    residuals = (values - values.mean()) / scale
-    evidence: list[float] = []
-    for autocorrelation, share in FAST_MODELS + SLOW_MODELS:
-        weights = level_weights(correlation_matrix(sessions, autocorrelation, share))
-        squares = max(float(residuals @ weights.residual @ residuals), 1e-12)
-        evidence.append(weights.log_determinant - (len(values) - 1) / 2 * math.log(squares))
     return np.array(evidence)
 
 
@@ -142,7 +124,7 @@ def wandering_shares(evidence: Mapping[int, Floats]) -> dict[int, float]:
         return {}
     columns = np.array(list(evidence.values()))
     of_all = columns.mean(axis=0) if len(columns) > 1 else 0
-    columns = columns + of_all + LOG_PRIOR
+    columns = columns + of_all + _LOG_PRIOR
     # Posterior weights of the models, and of those with a slowly moving level.
     weights = np.exp(columns - columns.max(axis=1, keepdims=True))
     slow = weights[:, len(FAST_MODELS) :]

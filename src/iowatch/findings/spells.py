@@ -29,6 +29,8 @@ _SHORTEST_SPELL = 5
 _PART_OF_SPELL, _LEFT = 0.5, 0.3
 # Spells that a system must have had before a finding states them: a single one is no experience.
 _SOME = 2
+# Sessions after the longest spell within which it is closed: what returns later has another end.
+_JUST_BACK = 2 * NEWEST_OBSERVATIONS
 # Sessions between the last one of a spell and the date of the gain that ends it.
 _SAME_DATE = 2
 
@@ -57,7 +59,11 @@ class Spells:
         closed: list[Finding] = []
         ended: list[tuple[Finding, int]] = []
         for finding in findings:
-            sessions = self._length(finding) if finding.id in needed_action and _may_be_spell(finding) else 0
+            sessions = 0
+            if finding.is_resolved_as("spell") and finding.resolution is not None:
+                sessions = finding.resolution.sessions or 0
+            elif finding.id in needed_action and _may_be_spell(finding):
+                sessions = self._length(finding)
             if not _SHORTEST_SPELL <= sessions <= LONGEST_SPELL:
                 closed.append(finding)
                 continue
@@ -103,8 +109,10 @@ class Spells:
         return since if since > LONGEST_SPELL else 0
 
     def _length(self, finding: Finding) -> int:
-        """Number of sessions that a loss went on for, if its series are back; else 0."""
+        """Number of sessions that a loss went on for, if its series are just back; else 0."""
         first = self._session_of(finding.first_after)
+        if self._sessions_since(finding.first_after) > LONGEST_SPELL + _JUST_BACK:
+            return 0
         left = np.full((len(finding.members), len(self._starts) - first), np.nan)
         for row, member in enumerate(finding.members):
             if member.gain < 1 and member.series_id in self._series:
@@ -160,5 +168,5 @@ class Spells:
 
 def _may_be_spell(finding: Finding) -> bool:
     """Whether a finding is a loss that goes on, or one that is over by the detection."""
-    is_open = finding.resolution is None or finding.is_resolved_as("spell", "transient", "returned", "not confirmed")
+    is_open = finding.resolution is None or finding.is_resolved_as("transient", "returned", "not confirmed")
     return finding.is_loss and is_open

@@ -344,6 +344,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["shifts"]:
         shifts(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
         sys.exit()
-    if len(sys.argv) < 3 or sys.argv[1] not in get_args(World):
+    chosen: list[World] = [world for world in get_args(World) if world in sys.argv[1:2]]
+    if len(sys.argv) < 3 or not chosen:
         sys.exit(__doc__)
-    main(sys.argv[1], [int(seed) for seed in sys.argv[2].split(",")], int(sys.argv[3]) if len(sys.argv) > 3 else 365)
+    main(chosen[0], [int(seed) for seed in sys.argv[2].split(",")], int(sys.argv[3]) if len(sys.argv) > 3 else 365)

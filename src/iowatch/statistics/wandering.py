@@ -71,7 +71,7 @@ def correlation_matrix(sessions: ArrayLike, autocorrelation: float, share: float
 
 def level_weights(correlations: Floats) -> LevelWeights:
     """Weights of sessions with these correlations, shape (n, n)."""
-    inverse = np.linalg.inv(correlations)
+    inverse = np.asarray(np.linalg.inv(correlations), dtype=np.float64)
     rows = inverse.sum(axis=1)
     total = float(rows.sum())
     log_determinant = (np.linalg.slogdet(inverse)[1] - np.log(total)) / 2

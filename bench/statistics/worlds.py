@@ -319,7 +319,10 @@ def shifts(seeds: int) -> None:
 
 def _largest_difference(logs: Floats) -> int:
     """The night before and after which the medians of twenty nights differ most."""
-    means = np.nanmedian(logs - np.nanmedian(logs, axis=1, keepdims=True), axis=0)
+    # A night without any of them has the value of a usual one.
+    deviations = logs - np.nanmedian(logs, axis=1, keepdims=True)
+    deviations[:, ~np.isfinite(deviations).any(axis=0)] = 0.0
+    means = np.nanmedian(deviations, axis=0)
     differences: list[float] = []
     for night in range(60, len(means) - 20):
         differences.append(

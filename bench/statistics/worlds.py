@@ -1,14 +1,16 @@
-"""Years of noise without any lasting change, morning by morning: what an administrator would have been told.
+"""Findings in years of noise without any lasting change, morning by morning.
 
     python bench/statistics/worlds.py WORLD SEED [MORNINGS]
         WORLD    own, common, long or wander (see `World`)
         SEED     one, or several with commas between them
         MORNINGS of each seed, after 60 nights without an update [default: 365]
+    python bench/statistics/worlds.py shifts [SEEDS]
+        share of planted steps that a movement of the level explains (`statistics.moving_level`) [default: 20 seeds]
 
 24 series of three file systems are measured every night (3 % of the results and 4 % of the nights are missing), and
 every morning the findings are updated as `iowatch run` does it. A finding that needs action is a false one in own,
 common and wander. In long the spells are true losses of 5 to 14 nights: what counts there is how they are closed, and
-that nothing else is reported. A morning is red if a finding needs action (exit code 1 of `iowatch findings`).
+that nothing else needs action. A morning is red if a finding needs action (exit code 1 of `iowatch findings`).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ sys.path[0] = str(ROOT)
 
 from iowatch.core import Output, Result  # noqa: E402
 from iowatch.findings import Finding, update_findings  # noqa: E402
+from iowatch.statistics.moving_level import assess_shift  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 
 DAY_S = 86400
@@ -168,7 +171,7 @@ def make_world(world: World, seed: int, nights: int, cases: Sequence[Case]) -> F
 
 @dataclass
 class SeenFinding:
-    """What the mornings said about one finding.
+    """The mornings of one finding.
 
     Attributes:
         first: number of the morning that showed it first.
@@ -185,7 +188,7 @@ class SeenFinding:
     ended: int | None = None
 
     def add(self, finding: Finding, morning: int) -> None:
-        """Add what a morning says."""
+        """Add a morning."""
         self.newest = finding
         self.red += finding.needs_action
         self.opened |= finding.state == "open"
@@ -236,7 +239,7 @@ class Year:
 
 
 def simulate_year(world: World, seed: int, mornings: int) -> Year:
-    """Judge the mornings of one world and seed."""
+    """Update the findings on every morning of one world and seed."""
     cases = make_cases()
     values = make_world(world, seed, BURN_IN + mornings, cases)
     year = Year()
@@ -287,6 +290,47 @@ def print_table(world: World, years: Sequence[Year]) -> None:
     print(f"  of {len(needed)} that needed action: {ended or 'none resolved'}", flush=True)
 
 
+def shifts(seeds: int) -> None:
+    """Print which share of steps of six series a movement of the level explains, by world and size of the step.
+
+    A step of 0 is the largest difference of twenty nights that the world has by itself.
+    """
+    cases = make_cases()
+    file_systems: list[list[int]] = []
+    for file_system in ("scratch1", "scratch2", "work"):
+        file_systems.append([number for number, case in enumerate(cases) if case.file_system == file_system])
+    sizes = (1.0, 0.95, 0.92, 0.88, 0.82, 0.5)
+    print(f"{'step':8}" + "".join(f"{f'x{size}':>8}" for size in sizes))
+    for world in get_args(World):
+        explained = np.zeros(len(sizes))
+        for seed in range(1000, 1000 + seeds):
+            logs = np.log(make_world(world, seed, 300, cases)).T
+            stream = np.random.default_rng(seed)
+            for members in file_systems[:2]:
+                changed = members[:6]
+                for position, size in enumerate(sizes):
+                    night = int(stream.integers(90, 250)) if size < 1 else _largest_difference(logs[changed])
+                    stepped = logs.copy()
+                    stepped[changed, night:] += math.log(size)
+                    groups = [stepped[of_file_system] for of_file_system in file_systems]
+                    explained[position] += assess_shift(stepped[changed], groups, night) is not None
+        print(f"{world:8}" + "".join(f"{share:>8.0%}" for share in explained / (2 * seeds)), flush=True)
+
+
+def _largest_difference(logs: Floats) -> int:
+    """The night before and after which the medians of twenty nights differ most."""
+    # A night without any of them has the value of a usual one.
+    deviations = logs - np.nanmedian(logs, axis=1, keepdims=True)
+    deviations[:, ~np.isfinite(deviations).any(axis=0)] = 0.0
+    means = np.nanmedian(deviations, axis=0)
+    differences: list[float] = []
+    for night in range(60, len(means) - 20):
+        differences.append(
+            abs(float(np.nanmedian(means[night : night + 20]) - np.nanmedian(means[night - 20 : night])))
+        )
+    return 60 + int(np.argmax(differences))
+
+
 def main(world: World, seeds: Sequence[int], mornings: int) -> None:
     years: list[Year] = []
     for seed in seeds:
@@ -300,6 +344,10 @@ def main(world: World, seeds: Sequence[int], mornings: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in get_args(World):
+    if sys.argv[1:2] == ["shifts"]:
+        shifts(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
+        sys.exit()
+    chosen: list[World] = [world for world in get_args(World) if world in sys.argv[1:2]]
+    if len(sys.argv) < 3 or not chosen:
         sys.exit(__doc__)
-    main(sys.argv[1], [int(seed) for seed in sys.argv[2].split(",")], int(sys.argv[3]) if len(sys.argv) > 3 else 365)
+    main(chosen[0], [int(seed) for seed in sys.argv[2].split(",")], int(sys.argv[3]) if len(sys.argv) > 3 else 365)

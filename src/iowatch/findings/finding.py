@@ -176,10 +176,13 @@ class Outlook:
     observed: int | None = None
 
 
-ResolutionKind = Literal["transient", "not confirmed", "returned", "part of another", "recovery", "superseded", "over"]
+ResolutionKind = Literal[
+    "transient", "spell", "not confirmed", "returned", "part of another", "recovery", "superseded", "over"
+]
 """Why a finding is resolved:
 
 - transient: an event of the newest sessions, or a short change, is over.
+- spell: a loss that needed action is over after five sessions or more.
 - not confirmed: later sessions do not show it.
 - returned: it lasted, and its level is back since a later finding.
 - part of another: its changes are those of another finding.
@@ -194,7 +197,7 @@ class Resolution:
     """Why a finding is resolved; `iowatch.output.text.decisions` has the sentence.
 
     Attributes:
-        sessions: of a transient: the largest number of sessions that it lasted.
+        sessions: of a transient: the largest number of sessions that it lasted; of a spell: the number.
         finding: id of the other finding, where there is one.
         since: epoch seconds of the return, of the accepted level, or of the end of a pattern.
     """
@@ -229,6 +232,37 @@ class SessionLoss:
     sessions: int
     is_alone: bool
     repeated: bool | None = None
+
+
+@dataclass(frozen=True)
+class EarlierSpells:
+    """What became of the earlier losses of a system that went on for as long as a finding does.
+
+    Attributes:
+        like: their number.
+        ended: how many of these were over within `within` sessions.
+    """
+
+    like: int
+    ended: int
+    within: int
+
+
+@dataclass(frozen=True)
+class MovingLevel:
+    """The slow movement of the level of file systems that explains the shift of a finding.
+
+    Attributes:
+        file_systems: names of those of the members, as far as they have one.
+        usual: standard deviation of such shifts of the level by itself, as a factor above 1.
+        sessions: number of sessions before the change that show how it moves.
+        groups: number of file systems that show it.
+    """
+
+    file_systems: tuple[str, ...]
+    usual: float
+    sessions: int
+    groups: int
 
 
 DifferenceSubject = Literal[
@@ -580,6 +614,9 @@ class Finding:
         pattern: what its changes are if they are no steps; the size is then that of the pattern.
         probable_mornings: in order of time; from them follows when each threshold of the probability would have made it
             count as a finding. None if it was first stored by a release that did not record them.
+        moving_level: the slow movement of the level that explains its shift, so that it stays suspected without action;
+            None if none does, or if it would need no action anyway.
+        earlier_spells: of a loss of some sessions, what became of earlier ones; None before the system had some.
     """
 
     id: str
@@ -621,6 +658,8 @@ class Finding:
     outlook: Outlook | None = None
     is_alarm: bool = False
     session_loss: SessionLoss | None = None
+    moving_level: MovingLevel | None = None
+    earlier_spells: EarlierSpells | None = None
     covariates: tuple[CovariateDifference, ...] = ()
     slow_nodes: tuple[SlowNode, ...] = ()
     nodes_over_sessions: tuple[NodeOverSessions, ...] = ()

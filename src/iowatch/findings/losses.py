@@ -123,7 +123,7 @@ def assess_losses(
         load_margins.append(margin)
         levels = [NewLevel(time) for time, _ in _reported_steps(row, observed.steps, groups, known)]
         new_levels.append(levels + _accepted_levels(row, known, decisions))
-    groups_of_series = [_group_name(observed) for observed in series]
+    groups_of_series = [file_system_key(observed) for observed in series]
     chart = chart_losses(series, groups_of_series, smallest_loss, new_levels, load_margins)
     last = max((row.last or 0 for row in rows), default=0)
     by_series: dict[int, UnusualLoss] = {}
@@ -211,7 +211,7 @@ def chart_past_year(history: History, system: str, smallest_losses: Sequence[flo
     groups: list[str] = []
     new_levels: list[list[NewLevel]] = []
     for series in observed.uncut:
-        groups.append(_group_name(series))
+        groups.append(file_system_key(series))
         new_levels.append([NewLevel(time) for time, _ in series.steps])
     years: list[ChartYear] = []
     for smallest_loss in smallest_losses:
@@ -222,8 +222,8 @@ def chart_past_year(history: History, system: str, smallest_losses: Sequence[flo
     return years
 
 
-def _group_name(series: PanelSeries) -> str:
-    """Series of one file system of a partition share their bad sessions."""
+def file_system_key(series: PanelSeries) -> str:
+    """Partition and file system of a series: those with the same ones share their bad sessions, and their level."""
     return f"{series.parameters.get('partition')} {series.parameters.get('file_system')}"
 
 

@@ -250,7 +250,7 @@ def _count_outcomes(previous: Sequence[Finding]) -> tuple[int, int]:
     for finding in previous:
         if finding.outlook is None or finding.outlook.is_current:
             continue
-        if finding.is_resolved_as("transient", "not confirmed") or _is_over_for_panel(finding):
+        if finding.is_resolved_as("transient", "spell", "not confirmed") or _is_over_for_panel(finding):
             ended += 1
         if finding.is_resolved_as("returned") or finding.state in _LASTING_STATES:
             lasted += 1

@@ -18,9 +18,11 @@ from iowatch.findings.decided_change import is_about
 from iowatch.findings.detections import detect_series, load_detections
 from iowatch.findings.document import finding_document, finding_from_document
 from iowatch.findings.finding import AppliedDecision, DecisionSubject, Finding, FindingMember, FindingState, PatternKind
+from iowatch.findings.moving_levels import MovingLevels
 from iowatch.findings.resolution import CONFIRMATION_PERIOD_S, resolve_findings
 from iowatch.findings.series import headline_series, load_observations
 from iowatch.findings.slow_parts import SlowParts, find_slow_parts
+from iowatch.findings.spells import Spells
 from iowatch.findings.updates import with_probable_morning, with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
@@ -68,23 +70,35 @@ def with_state(
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, finding, today) for note in notes)
     state = _derive_state(finding, before, review)
-    probably_lasts = (finding.probability_lasting or 0.0) >= limits.suspected_probability
     decided = replace(
         finding,
         state=state,
         review=review,
         notes=noted,
         owner=_current_owner(finding.id, decisions, today),
-        is_alarm=finding.session_loss is not None or probably_lasts,
+        is_alarm=_is_alarm(finding, limits) and finding.moving_level is None,
     )
     needed = decided.needs_action or (before is not None and before.needed_action)
     return with_updates(replace(decided, needed_action=needed), before, report)
 
 
+def _is_alarm(finding: Finding, limits: settings.Thresholds) -> bool:
+    """Whether a suspected finding counts as a finding, unless a slow movement of the level explains it."""
+    probably_lasts = (finding.probability_lasting or 0.0) >= limits.suspected_probability
+    return finding.session_loss is not None or probably_lasts
+
+
+def _would_act(finding: Finding, before: Finding | None, limits: settings.Thresholds) -> bool:
+    """Whether a finding that is no more than suspected would be opened now, or need action."""
+    was_opened = before is not None and before.state not in ("suspected", "resolved")
+    return not was_opened and (finding.is_sure or _is_alarm(finding, limits))
+
+
 def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecision | None) -> FindingState:
     """State of a finding: a final decision first, then that it is over, then an acknowledgement, then its evidence.
 
-    A finding that was more than suspected is never suspected again.
+    A finding that was more than suspected is never suspected again. One whose shift is within what the level of its
+    file systems does by itself is no more than that.
 
     Args:
         before: the same finding at the last update; None if it is new.
@@ -101,7 +115,7 @@ def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecis
         return "acknowledged"
     if before is not None and before.state not in ("suspected", "resolved"):
         return "open"
-    return "open" if finding.is_sure else "suspected"
+    return "open" if finding.is_sure and finding.moving_level is None else "suspected"
 
 
 def _applied_decision(finding: Finding, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
@@ -239,13 +253,20 @@ def update_findings(
         newest.undecided_findings(panel, rows, detections, previous),
         panel.since,
     )
-    resolved += _update_patterns(update, pattern_groups, previous_patterns)
     before = {finding.id: finding for finding in stored_findings}
+    # Losses that were over within some sessions, and shifts that a slowly moving level explains.
+    levels = MovingLevels(rows, observed.uncut, level_starts)
+    spells = Spells(rows, observed.uncut)
+    judged: list[Finding] = []
+    for resolved_finding in spells.close(resolved, previous):
+        would_act = _would_act(resolved_finding, before.get(resolved_finding.id), limits)
+        judged.append(spells.attach_experience(levels.attach(resolved_finding, would_act), previous))
+    judged += _update_patterns(update, pattern_groups, previous_patterns)
     findings: list[Finding] = []
     stored: list[FindingRow] = []
-    for resolved_finding in resolved:
-        known = before.get(resolved_finding.id)
-        finding = with_state(resolved_finding, known, decisions, today, report, limits)
+    for judged_finding in judged:
+        known = before.get(judged_finding.id)
+        finding = with_state(judged_finding, known, decisions, today, report, limits)
         finding = with_probable_morning(finding, known, update.newest_s)
         findings.append(finding)
         document = finding_document(finding)

@@ -10,24 +10,73 @@ that is over within days, and a slowly moving level, a first-order autoregressio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iowatch.statistics.constants import Floats
 from iowatch.statistics.pairs import SLOW_AUTOCORRELATION
 
-# Lag-1 autocorrelation of the level, and its share of the variance between sessions.
-_FAST = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
-_SLOW = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
-_SLOW_SHARES = np.array([share for _, share in _SLOW])
-# Prior probability of a slowly moving level. bench/statistics/compare.py (`moving`) measures what is found and what it
-# costs.
-_PRIOR = 0.35
-_LOG_PRIOR = np.log([(1 - _PRIOR) / len(_FAST)] * len(_FAST) + [_PRIOR / len(_SLOW)] * len(_SLOW))
+FAST_MODELS = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
+"""Lag-1 autocorrelation of the level, and its share of the variance between sessions, of noise that is over in days."""
+
+SLOW_AUTOCORRELATIONS = (0.9, SLOW_AUTOCORRELATION, 0.99)
+"""Lag-1 autocorrelations of slowly moving levels."""
+
+_SLOW_MODELS = tuple(product(SLOW_AUTOCORRELATIONS, (0.3, 0.6, 0.9, 1.0)))
+_SLOW_SHARES = np.array([share for _, share in _SLOW_MODELS])
+MOVING_PRIOR = 0.35
+"""Prior probability of a slowly moving level; bench/statistics/compare.py (`moving`) measures what is found and what it
+costs."""
+
+_LOG_PRIOR = np.log(
+    [(1 - MOVING_PRIOR) / len(FAST_MODELS)] * len(FAST_MODELS) + [MOVING_PRIOR / len(_SLOW_MODELS)] * len(_SLOW_MODELS)
+)
 # With fewer sessions per side no series can show a moving level; the newest of many show it as well as all.
 MIN_SESSIONS, _MAX_SESSIONS = 8, 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelWeights:
+    """What the correlations of some sessions say about their mean and variance.
+
+    Attributes:
+        inverse: of the correlation matrix, shape (n, n).
+        of_mean: weights of the generalised least-squares mean, shape (n,).
+        mean_variance: variance of that mean, in units of the variance between sessions.
+        residual: matrix P of the generalised residual sum of squares y'Py about the unknown mean, shape (n, n).
+        log_determinant: term of the marginal likelihood.
+    """
+
+    inverse: Floats
+    of_mean: Floats
+    mean_variance: float
+    residual: Floats
+    log_determinant: float
+
+
+def correlation_matrix(sessions: ArrayLike, autocorrelation: float, share: float) -> Floats:
+    """Correlations of sessions with a level of this autocorrelation per session, shape (n, n).
+
+    Args:
+        sessions: numbers of the sessions, shape (n,).
+        share: part of the variance between sessions that the level has; the rest is independent noise.
+    """
+    lag = np.abs(np.subtract.outer(np.asarray(sessions), np.asarray(sessions)))
+    return np.asarray(share * autocorrelation**lag + (1 - share) * (lag == 0))
+
+
+def level_weights(correlations: Floats) -> LevelWeights:
+    """Weights of sessions with these correlations, shape (n, n)."""
+    inverse = np.asarray(np.linalg.inv(correlations), dtype=np.float64)
+    rows = inverse.sum(axis=1)
+    total = float(rows.sum())
+    log_determinant = (np.linalg.slogdet(inverse)[1] - np.log(total)) / 2
+    residual = inverse - np.outer(rows, rows) / total
+    return LevelWeights(inverse, rows / total, 1 / total, residual, float(log_determinant))
 
 
 @lru_cache(maxsize=512)
@@ -37,11 +86,8 @@ def _residual_weights(sessions: int, autocorrelation: float, share: float) -> tu
     Args:
         share: part of the variance between sessions that the level has; the rest is independent noise.
     """
-    lag = np.abs(np.subtract.outer(np.arange(sessions), np.arange(sessions)))
-    inverse = np.linalg.inv(share * autocorrelation**lag + (1 - share) * np.eye(sessions))
-    rows = inverse.sum(axis=1)
-    log_determinant = (np.linalg.slogdet(inverse)[1] - np.log(rows.sum())) / 2
-    return inverse - np.outer(rows, rows) / rows.sum(), float(log_determinant)
+    weights = level_weights(correlation_matrix(np.arange(sessions), autocorrelation, share))
+    return weights.residual, weights.log_determinant
 
 
 def log_evidence(samples: Sequence[Floats]) -> Floats:
@@ -56,7 +102,7 @@ def log_evidence(samples: Sequence[Floats]) -> Floats:
     scale = np.sqrt(sum(values.var(axis=1) for values in samples)) + 1e-12
     centred = [(values - values.mean(axis=1, keepdims=True)) / scale[:, None] for values in samples]
     evidence: list[Floats] = []
-    for autocorrelation, share in _FAST + _SLOW:
+    for autocorrelation, share in FAST_MODELS + _SLOW_MODELS:
         squares, log_determinants = np.zeros(()), 0.0
         for residuals in centred:
             matrix, log_determinant = _residual_weights(residuals.shape[1], autocorrelation, share)
@@ -81,7 +127,7 @@ def wandering_shares(evidence: Mapping[int, Floats]) -> dict[int, float]:
     columns = columns + of_all + _LOG_PRIOR
     # Posterior weights of the models, and of those with a slowly moving level.
     weights = np.exp(columns - columns.max(axis=1, keepdims=True))
-    slow = weights[:, len(_FAST) :]
+    slow = weights[:, len(FAST_MODELS) :]
     shares = slow @ _SLOW_SHARES / slow.sum(axis=1)
     is_wandering = slow.sum(axis=1) > weights.sum(axis=1) / 2
     share_of: dict[int, float] = {}

@@ -63,6 +63,8 @@ def format_resolution(finding: Finding) -> str:
 def _format_reason(resolution: Resolution, system: str) -> str:
     if resolution.kind == "transient":
         return f"transient: back after at most {format_count(resolution.sessions or 0, 'session')}"
+    if resolution.kind == "spell":
+        return f"a spell of {format_count(resolution.sessions or 0, 'session')}, over"
     if resolution.kind == "not confirmed":
         return "not confirmed by later sessions"
     if resolution.kind == "part of another":

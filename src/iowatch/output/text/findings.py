@@ -26,7 +26,7 @@ from iowatch.output.text.evidence import (
     load_lines,
 )
 from iowatch.output.text.explanations import explanation_sections, format_common_factor, format_exceptions, name_group
-from iowatch.output.text.losses import format_outlook, format_session_loss
+from iowatch.output.text.losses import format_earlier_spells, format_moving_level, format_outlook, format_session_loss
 from iowatch.output.text.patterns import format_pattern, name_pattern_group, pattern_headline
 from iowatch.site import system_zone
 
@@ -48,6 +48,8 @@ def finding_line(finding: Finding) -> str:
         parts = [f"{finding_day(finding)}: {changed}: {format_pattern(finding)}", name_pattern_group(finding.main)]
     if finding.session_loss is not None:
         parts.append(f"last session {format_session_loss(finding)}")
+    # Whether the level moves by itself, or earlier losses like it were over soon.
+    parts += [text for text in (format_moving_level(finding), format_earlier_spells(finding)) if text]
     # What did not change, or does not fit to the common factor.
     explanation = finding.explanation
     control = explanation.control
@@ -223,6 +225,8 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "Last session", [format_session_loss(finding)]
     if finding.probability_lasting is not None:
         yield "Newest sessions", [format_outlook(finding)]
+    yield "Level", [text for text in (format_moving_level(finding),) if text]
+    yield "Earlier losses", [text for text in (format_earlier_spells(finding),) if text]
     if finding.resolution is not None:
         yield "Resolved", [format_resolution(finding)]
     if finding.owner:

@@ -65,6 +65,27 @@ def format_outlook(finding: Finding) -> str:
     return "; ".join(parts)
 
 
+def format_earlier_spells(finding: Finding) -> str:
+    """`or a long spell: of 9 like it 4 ended within 14 sessions`; empty before the system has had some."""
+    spells = finding.earlier_spells
+    if spells is None or finding.resolution is not None:
+        return ""
+    return f"or a long spell: of {spells.like} like it {spells.ended} ended within {spells.within} sessions"
+
+
+def format_moving_level(finding: Finding) -> str:
+    """`within what the level of scratch1 does by itself (±4 %, from 120 sessions before)`; empty if it does not.
+
+    The percentage is the standard deviation of such shifts.
+    """
+    level = finding.moving_level
+    if level is None:
+        return ""
+    whose = " and ".join(level.file_systems) or "its file system"
+    usual = f"±{100 * (level.usual - 1):.0f} %, from {level.sessions} sessions before"
+    return f"within what the level of {whose} does by itself ({usual})"
+
+
 def _format_experience(outlook: Outlook) -> str:
     """How earlier sessions ended that began like this one."""
     if not outlook.similar:

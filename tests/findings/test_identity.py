@@ -96,7 +96,7 @@ def test_group_matches_the_finding_with_most_common_series() -> None:
 )
 def test_finding_id_is_the_day_of_its_first_run_with_a_number_from_two(taken: set[str], name: str) -> None:
     """Day 10 of 1970 (from 0) is 11 January."""
-    assert new_finding_id("franklin", changed(1, day=10), "down", taken) == name
+    assert new_finding_id("franklin", changed(1, day=10), None, taken) == name
 
 
 def test_id_of_a_pattern_fits_into_the_column_of_the_history() -> None:
@@ -104,3 +104,42 @@ def test_id_of_a_pattern_fits_into_the_column_of_the_history() -> None:
     name = new_finding_id("a-system-with-a-very-long-name", changed(1, day=10), "repetitions", set())
     assert name.endswith("-19700111-repetitions")
     assert len(name) <= 36
+
+
+def gains_and_losses(*gains: float) -> ChangeGroup:
+    """Changes of that many series on day 10."""
+    changes = []
+    for number, gain in enumerate(gains):
+        changes.append(build_series_change(build_series_row(number), build_change_point(10 * DAY, gain)))
+    return ChangeGroup(tuple(changes), 9 * DAY, 10 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("gains", "direction", "name"),
+    [
+        # 4 up and 4 down: the gains are larger (ln 3 against ln 2), the id states the loss.
+        ((3.0,) * 4 + (0.5,) * 4, "up", "franklin-19700111-down"),
+        ((3.0,) * 4 + (0.1,) * 4, "down", "franklin-19700111-down"),
+        ((3.0,) * 4, "up", "franklin-19700111-up"),
+    ],
+)
+def test_id_states_a_loss_also_where_the_gains_are_larger(gains: tuple[float, ...], direction: str, name: str) -> None:
+    group = gains_and_losses(*gains)
+    assert (group.direction, new_finding_id("franklin", group, None, set())) == (direction, name)
+
+
+@pytest.mark.parametrize(("day", "same"), [(10, True), (11, False), (12, False)])
+def test_newest_change_of_other_series_continues_a_finding_of_its_session_only(day: int, same: bool) -> None:
+    """A suspicion of series 1 and 2; what only the newest sessions show of series 3 on a later day is another event."""
+    other = changed(3, day=day, suspected=True)
+    assert bool(match_findings([other], [known(changed(1, 2, day=10))])) is same
+
+
+@pytest.mark.parametrize(("gain", "same"), [(0.25, True), (0.1, False)])
+def test_far_larger_newest_change_of_the_next_session_is_another_event(gain: float, same: bool) -> None:
+    """The finding of series 1 is a half; three times as much (of the logarithm) is an eighth."""
+    change = build_change_point(11 * DAY, gain, suspected=True)
+    group = ChangeGroup((build_series_change(build_series_row(1), change),), 10 * DAY, 11 * DAY)
+    first = known(changed(1, day=10))
+    first = replace(first, members=tuple(replace(member, first_after=10 * DAY) for member in first.members))
+    assert bool(match_findings([group], [first])) is same

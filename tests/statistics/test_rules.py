@@ -447,3 +447,32 @@ def test_names_of_many_parameters_leave_out_usual_values_and_stay_unique() -> No
     absent = {name: value for name, value in usual.items() if name != "cache"}
     first, *_, last = short_case_names([*cases, absent])
     assert first != last
+
+
+@pytest.mark.parametrize(("names", "is_stated"), [(1, True), (2, True), (4, False)])
+def test_list_of_free_texts_is_no_common_factor(names: int, is_stated: bool) -> None:
+    """`variant` is a parameter of an import that the vocabulary does not know: 24 texts, 3 series each."""
+    cases: list[dict[str, Scalar]] = [
+        {"benchmark": "ior", "api": "POSIX", "operation": operation, "variant": f"run of {number}"}
+        for number in range(24)
+        for operation in ("write", "read", "open")
+    ]
+    listed = {f"run of {number}" for number in (1, 4, 6, 9)[:names]}
+    changed = [case["variant"] in listed for case in cases]
+    found = explain_changes([SeriesResponse(case, is_, -0.7 * is_) for case, is_ in zip(cases, changed, strict=True)])
+    assert (found.rule is not None) is is_stated
+
+
+def test_list_of_values_of_a_known_parameter_is_a_common_factor() -> None:
+    """Interfaces are no free text: four of seven."""
+    apis = ("POSIX", "MPIIO", "HDF5", "NETCDF4", "PNETCDF", "MMAP", "DFS")
+    cases: list[dict[str, Scalar]] = [
+        {"benchmark": "ior", "api": api, "operation": operation, "file": "per-process", "ranks": ranks}
+        for api in apis
+        for operation in ("write", "read")
+        for ranks in (4, 16)
+    ]
+    changed = [case["api"] in ("POSIX", "HDF5", "PNETCDF", "DFS") for case in cases]
+    found = explain_changes([SeriesResponse(case, is_, -0.7 * is_) for case, is_ in zip(cases, changed, strict=True)])
+    assert found.rule is not None
+    assert (found.rule.precision, found.rule.recall) == (1.0, 1.0)

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         monitored_series,
         retest_times,
     )
+    from iowatch.findings.slow_from_start import SlowSeries, find_slow_from_start
     from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
     from iowatch.findings.slow_parts import SlowParts, find_slow_parts
     from iowatch.findings.slow_targets import TargetRatio, slow_targets_of_run

@@ -707,18 +707,6 @@ class Finding:
         return tuple(sorted((self.main, self.opposite), key=lambda group: group.size))
 
     @property
-    def groups_main_first(self) -> tuple[DirectionGroup, ...]:
-        """The changed series of each direction, those in the direction of the finding first."""
-        if self.opposite is None:
-            return (self.main,)
-        return (self.main, self.opposite)
-
-    @property
-    def opposite_direction(self) -> PerformanceDirection:
-        """The other direction than that of the finding."""
-        return "up" if self.direction == "down" else "down"
-
-    @property
     def is_loss(self) -> bool:
         """Whether some series lost performance."""
         return self.groups[0].size < 1

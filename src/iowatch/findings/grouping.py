@@ -34,6 +34,9 @@ _SESSION_S = DAY_S // 2
 # Minimum distance of two events, and minimum share of the series of each that are on its side of the rule. Smaller
 # differences may be due to the uncertainty of dates in noise.
 _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
+# A later change of so many times the size (of the logarithm) is an event of its own: ×0.003 beside ×0.3 is, ×0.3 beside
+# ×0.5 is not. With twice as much, a series that falls to ×0.003 beside one at ×0.3 has the date of the other.
+_MUCH_LARGER = 3.0
 # Dates whose agreement is at least this share of the best are about equal.
 _ABOUT_EQUAL = 0.9
 # States in which a person has decided about a finding.
@@ -125,6 +128,20 @@ class ChangeGroup:
         return frozenset(m.row.id for m in self.changes)
 
 
+def is_event_of_its_own(change: SeriesChange, group: ChangeGroup) -> bool:
+    """Whether a change is too late and too large for the event of a group, also where its series is in the group.
+
+    Its series was measured after the event before it changed, and changed by far more than the others of the group.
+    """
+    if change.last_before < group.first_after:
+        return False
+    others = [other for other in group.changes if other.direction == change.direction]
+    sizes = [abs(other.log_gain) for other in others if other.row.id != change.row.id]
+    if not sizes:
+        sizes = [abs(other.log_gain) for other in others]
+    return bool(sizes) and abs(change.log_gain) >= _MUCH_LARGER * median(sizes)
+
+
 def series_parameters(row: SeriesRow) -> dict[str, Scalar]:
     """Parameters of the case, and axes of the series."""
     return {"stack": row.stack, "partition": row.partition, **_case_parameters(row)}
@@ -147,7 +164,7 @@ def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Chan
             remaining.append(SeriesChange(row, change, metric.log_gain(change.ratio)))
     groups: list[ChangeGroup] = []
     while remaining:
-        group = _separate_first_event(_gather_group(remaining))
+        group = _separate_first_event(_without_other_sizes(_gather_group(remaining)))
         groups.append(group)
         # By identity: a series may have two equal changes.
         grouped = {id(change) for change in group.changes}
@@ -170,6 +187,25 @@ def _make_group(changes: Sequence[SeriesChange], date: int) -> ChangeGroup:
     last_before = max(change.last_before for change in changes if _distance_s(change, date) == 0)
     in_order = sorted(changes, key=lambda change: change.first_after)
     return ChangeGroup(tuple(in_order), last_before, date)
+
+
+def _without_other_sizes(group: ChangeGroup) -> ChangeGroup:
+    """A group without the changes of another date that are far larger or smaller than those of its date.
+
+    They are another event of nearby days: a detector dates a change wrongly by a day or two where it is small beside
+    the noise, and changes of one event by this factor apart in size are rare.
+    """
+    on_date = [change for change in group.changes if _distance_s(change, group.first_after) <= _SEPARATE_EVENTS_S]
+    size = median(abs(change.log_gain) for change in on_date)
+    kept: list[SeriesChange] = []
+    for change in group.changes:
+        larger, smaller = max(size, abs(change.log_gain)), min(size, abs(change.log_gain))
+        is_on_date = _distance_s(change, group.first_after) <= _SEPARATE_EVENTS_S
+        if is_on_date or larger < _MUCH_LARGER * smaller:
+            kept.append(change)
+    if len(kept) == len(group.changes):
+        return group
+    return _make_group(kept, group.first_after)
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
@@ -448,16 +484,15 @@ def match_findings(
     with most of them is chosen. Without such a series the direction must be equal. A finding that was not confirmed
     recurs only with the same series on about the same date; a dismissed one does not match groups of other series.
     Bad sessions of one week are different events: a group that only the newest sessions show continues a finding of
-    its own date, and of the same session if a person has decided about the finding.
+    its own date, and of the same session if it has other series or if a person has decided about the finding.
 
     Args:
         decided: ids of the findings about which a person has decided.
     """
     pairs: list[_MatchPair] = []
     for position, group in enumerate(groups):
-        changed = {(change.row.id, change.direction) for change in group.changes}
         for finding in previous:
-            shared = len(changed & {(member.series_id, member.direction) for member in finding.members})
+            shared = _count_shared(group, finding)
             if _may_continue(group, finding, shared, finding.id in decided):
                 pairs.append(
                     _MatchPair(shared, gap_s(group, finding.last_before, finding.first_after), position, finding)
@@ -471,6 +506,24 @@ def match_findings(
             matched[pair.position] = pair.finding
             used_ids.add(pair.finding.id)
     return matched
+
+
+def _count_shared(group: ChangeGroup, finding: Finding) -> int:
+    """Number of series that changed in the same direction in both.
+
+    What only the newest sessions show, later and far larger than the change of the finding, is another event.
+    """
+    members = {(member.series_id, member.direction): member for member in finding.members}
+    shared = 0
+    for change in group.changes:
+        member = members.get((change.row.id, change.direction))
+        if member is None:
+            continue
+        is_later = change.first_after - member.first_after > _SESSION_S
+        is_larger = abs(change.log_gain) >= _MUCH_LARGER * abs(math.log(member.gain))
+        if not (group.is_newest and is_later and is_larger):
+            shared += 1
+    return shared
 
 
 @dataclass(frozen=True)
@@ -507,6 +560,9 @@ def _may_continue(group: ChangeGroup, finding: Finding, shared: int, is_decided:
     between_dates_s = abs(group.first_after - finding.first_after)
     if group.is_newest and distance_s > 0 and between_dates_s > _SAME_DATE_S:
         return False
+    # What only the newest sessions show in other series is an event of its own, unless it has the same date.
+    if group.is_newest and not shared and between_dates_s > _SESSION_S:
+        return False
     # A decision about other series, or another session, says nothing of what only the newest sessions show.
     is_closed = group.is_newest and (is_decided or finding.state in _DECIDED_STATES)
     if is_closed and between_dates_s > _SESSION_S:
@@ -530,14 +586,18 @@ def gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
 _ID_CHARACTERS, _SYSTEM_CHARACTERS = 40, 22
 
 
-def new_finding_id(system: str, group: ChangeGroup, kind: str, taken: set[str]) -> str:
-    """Id from system, date and kind, `franklin-20090317-up`; a number is appended if the id is taken.
+def new_finding_id(system: str, group: ChangeGroup, pattern: str | None, taken: set[str]) -> str:
+    """Id from system, date and direction, `franklin-20090317-up`; a number is appended if the id is taken.
+
+    Losses come first: `up` only if no series lost performance, also where the gains are larger.
 
     Args:
-        kind: direction of the group, or the kind of its pattern.
+        pattern: kind of its pattern, which stands for the direction; None for steps.
     """
+    has_losses = any(change.direction == "down" for change in group.changes)
+    direction = "down" if has_losses else "up"
     day = local_day(group.first_after, system_zone(system))
-    end = f"-{day:%Y%m%d}-{kind}"
+    end = f"-{day:%Y%m%d}-{pattern or direction}"
     # A number of three digits must have room, too.
     stem = f"{system[: min(_SYSTEM_CHARACTERS, _ID_CHARACTERS - len(end) - 4)]}{end}"
     name = stem

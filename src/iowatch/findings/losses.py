@@ -283,6 +283,7 @@ def join_losses(
 ) -> list[ChangeGroup]:
     """Groups with the unusual losses: in a group of their date, or as groups of their own, in order of time.
 
+    A far larger loss than that of an earlier event which has its series is an event of its own date.
     A loss that a person has decided about is a new one where the series fell further since.
 
     Args:
@@ -300,9 +301,13 @@ def join_losses(
         row = rows[loss.series]
         finding = _decided_finding(known, decisions, row, loss)
         if finding is None:
-            if _position_of_series(joined, row, loss) is None:
-                start = _start_of_loss(known, row, loss)
-                remaining.append(_change_of_loss(row, loss, start, loss.level))
+            change = _change_of_loss(row, loss, _start_of_loss(known, row, loss), loss.level)
+            reported = _position_of_series(joined, row, loss)
+            if reported is None:
+                remaining.append(change)
+            elif grouping.is_event_of_its_own(change, joined[reported]):
+                joined[reported] = _without_suspicion(joined[reported], row)
+                remaining.append(change)
             continue
         start, level = _start_of_further_fall(decisions[finding.id], loss)
         if start < len(loss.times):
@@ -410,6 +415,12 @@ def _position_of_date(groups: Sequence[ChangeGroup], change: SeriesChange, close
         if is_same and position not in closed:
             return position
     return None
+
+
+def _without_suspicion(group: ChangeGroup, row: SeriesRow) -> ChangeGroup:
+    """A group without the suspected change of a series, if it has others."""
+    others = [member for member in group.changes if member.row.id != row.id or not member.change.suspected]
+    return replace(group, changes=tuple(others)) if others else group
 
 
 def _with_change(group: ChangeGroup, change: SeriesChange) -> ChangeGroup:

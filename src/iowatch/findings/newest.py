@@ -17,7 +17,7 @@ from iowatch.core import DAY_S, METRICS
 from iowatch.findings.case_parameters import CASE_PARAMETERS
 from iowatch.findings.detections import load_tables
 from iowatch.findings.finding import Finding, PerformanceDirection, are_sure
-from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
+from iowatch.findings.grouping import ChangeGroup, SeriesChange, is_event_of_its_own, series_parameters
 from iowatch.findings.series import headline_values, load_observations
 from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.statistics.method import Adjustment
@@ -419,8 +419,14 @@ def _is_finding(group: ChangeGroup, previous: Sequence[Finding], since: int | No
 
 
 def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:
-    """Whether a group and an event have a series in common that changed in one direction, and touching dates."""
-    changed_in_group = {(change.row.id, change.direction) for change in group.changes}
+    """Whether a group and an event have a series in common that changed in one direction, and touching dates.
+
+    A later and far larger change of a series is none of the event.
+    """
+    changed_in_group: set[tuple[int, str]] = set()
+    for change in group.changes:
+        if not is_event_of_its_own(change, event):
+            changed_in_group.add((change.row.id, change.direction))
     changed_in_event = {(change.row.id, change.direction) for change in event.changes}
     apart_s = max(group.last_before - event.first_after, event.last_before - group.first_after)
     return bool(changed_in_group & changed_in_event) and apart_s <= _SESSION_S

@@ -333,8 +333,7 @@ def _find_findings(update: _FindingsUpdate, groups: Sequence[grouping.ChangeGrou
         if before is not None and not is_hidden and before.basis == basis:
             kept.append(before)
             continue
-        kind = update.pattern or group.direction
-        name = before.id if before is not None else grouping.new_finding_id(system, group, kind, used_ids)
+        name = grouping.new_finding_id(system, group, update.pattern, used_ids) if before is None else before.id
         used_ids.add(name)
         # Of all series the observations around the date, also those of the unchanged ones.
         first = min(group.last_before, *(change.last_before for change in group.changes)) - _COMPARED_S

@@ -30,6 +30,7 @@ from iowatch.output.text.findings import remaining_change_lines, verdict_finding
 from iowatch.output.text.fitness import evidence_lines, group_lines
 from iowatch.output.text.problems import describe_run, lacking_run_sections
 from iowatch.output.text.sessions import format_extent, format_node_difference, format_saturation, format_slow_nodes
+from iowatch.output.text.slow_from_start import slow_series_lines
 from iowatch.output.text.verdict import (
     PUBLISHED_TITLE,
     format_next_step,
@@ -312,6 +313,7 @@ def change_lines(verdict: Verdict) -> str:
         lines.append(f"  nodes differ: {text} (partition {nodes.partition}, {format_count(nodes.runs, 'run')})")
     lines += [f"  {format_slow_nodes(run.pairs)}" for run in verdict.slow_messages]
     lines += [f"  {line}" for line in slow_part_lines(verdict)]
+    lines += [f"  {line}" for line in slow_series_lines(verdict.slow_from_start)]
     lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
     lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]

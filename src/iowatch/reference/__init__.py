@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         percent_of_peak,
         published_counts,
     )
+    from iowatch.reference.published_ratios import PublishedRatio, published_ratio
     from iowatch.reference.reviews import Decision, DecisionKind, current_author
     from iowatch.reference.skipped_entries import skipped_entries
 else:

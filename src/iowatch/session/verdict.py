@@ -35,9 +35,11 @@ from iowatch.findings import (
     NodeOverSessions,
     Retest,
     SlowParts,
+    SlowSeries,
     SlowTarget,
     damaged_result_problems,
     find_retests,
+    find_slow_from_start,
     find_slow_parts,
     history_extent,
     outside_results,
@@ -165,6 +167,7 @@ class Verdict:
         slow_messages: runs that found nodes whose messages are slow.
         slow_targets: targets that this session found to be slower than the others of their file system.
         nodes_over_sessions: nodes of this session that are the slowest ones far too often.
+        slow_from_start: young series that are far slower than their siblings since their first session.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -202,6 +205,7 @@ class Verdict:
     slow_messages: tuple[SlowMessages, ...] = ()
     slow_targets: tuple[SlowTarget, ...] = ()
     nodes_over_sessions: tuple[NodeOverSessions, ...] = ()
+    slow_from_start: tuple[SlowSeries, ...] = ()
     run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
@@ -309,6 +313,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         slow_messages=_slow_messages(runs),
         slow_targets=slow_parts.targets,
         nodes_over_sessions=slow_parts.nodes,
+        slow_from_start=tuple(find_slow_from_start(history, [session.system])),
         run_count=len(runs),
         references=(*references.outside, *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),

@@ -329,12 +329,8 @@ def _find_exceptions(
     names = vocabulary.name_cases(derived)
     exceptions: list[RuleException] = []
     for member in [*np.flatnonzero(changed & ~inside), *np.flatnonzero(~changed & inside)]:
-        ratio, name = float(np.exp(log_ratios[member])), names[member]
-        if changed[member]:
-            text = f"{name}: changed ×{ratio:.3g} although outside the common factor"
-        else:
-            text = f"{name}: did not change (×{ratio:.3g}) although inside the common factor"
-        exceptions.append(RuleException(int(member), name, ratio, bool(inside[member]), text))
+        ratio = float(np.exp(log_ratios[member]))
+        exceptions.append(RuleException(int(member), names[member], ratio, bool(inside[member])))
     return tuple(exceptions)
 
 
@@ -540,10 +536,8 @@ def _reach_evidence(
         # A cause that acts on all accesses changes all series, and spares no control group.
         yield Evidence(max(share, 0.05), "supports", "every series that it acts on changed" if share == 1 else "")
         if control is not None and share < 1:
-            text = (
-                f"{suspect.kind} acts on every access, yet {control.label} did not change "
-                f"({control.unchanged} of {control.total} series, ×{control.ratio:.2g})"
-            )
+            unchanged = f"{control.label} did not change ({control.unchanged} of {control.total} series)"
+            text = f"{suspect.kind} acts on every access, yet {unchanged}"
             yield Evidence(1.0, "contradicts", text)
         if outside:
             yield Evidence(1.0, "supports", others)

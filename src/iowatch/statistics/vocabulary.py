@@ -58,6 +58,10 @@ class ParameterVocabulary:
         """Prior cost in bits of a condition on a parameter."""
         return self.cost_bits.get(parameter, self.default_cost_bits)
 
+    def is_free_text(self, parameter: str, value: Scalar) -> bool:
+        """Whether a value is text of a parameter that the vocabulary does not know: a name, a comment of an import."""
+        return isinstance(value, str) and parameter not in self.cost_bits
+
     def concept(self, parameter: str) -> str:
         """The concept that a parameter stands for."""
         return self.concepts.get(parameter, parameter)

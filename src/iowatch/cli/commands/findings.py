@@ -30,6 +30,7 @@ from iowatch.findings import (
     find_experiments,
     find_finding,
     find_log_differences,
+    find_slow_from_start,
     find_trends,
     history_extent,
     orphaned_decisions,
@@ -41,6 +42,7 @@ from iowatch.output.text.decisions import describe_orphaned_decision
 from iowatch.output.text.evidence import experiment_lines, log_difference_lines
 from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
 from iowatch.output.text.sessions import format_no_findings, trend_lines
+from iowatch.output.text.slow_from_start import slow_series_lines
 from iowatch.reference import skipped_entries
 from iowatch.store import History
 
@@ -69,7 +71,7 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 @_all_option
 @history_options
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
-    """List findings, one line each; closed ones only with --all. Drifts follow.
+    """List findings, one line each; closed ones only with --all. Drifts follow, and what is slow from the first night.
 
     Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting,
     or if results or decisions that they need are damaged.
@@ -85,6 +87,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         for name in systems:
             problems += [*damaged_result_problems(history, name), *skipped_entries(name)]
         trends = find_trends(history, systems, findings)
+        slow_from_start = find_slow_from_start(history, systems)
         extent = history_extent(history, systems)
     for problem in problems:
         print_message(problem)
@@ -96,6 +99,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
             {
                 "findings": [printed_finding(finding) for finding in shown],
                 "trends": [asdict(trend) for trend in trends],
+                "slow_from_start": [asdict(series) for series in slow_from_start],
                 "series": {"watched": extent.series, "too_few_observations": extent.series - extent.assessable},
             }
         )
@@ -106,7 +110,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
             print_lines(format_no_findings(extent, hidden=len(findings)))
         if not everything:
             print_lines(*remaining_change_lines(findings))
-        print_lines(*trend_lines(trends))
+        print_lines(*trend_lines(trends), *slow_series_lines(slow_from_start))
     return 1 if problems or any(finding.needs_action for finding in shown) else 0
 
 

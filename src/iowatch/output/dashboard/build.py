@@ -37,7 +37,7 @@ from iowatch.output.dashboard.pages import PAGES, all_pages
 from iowatch.output.review_actions import EVENT_ACTION, REVIEW_ACTIONS
 from iowatch.output.text.changes import format_factor, format_percent
 from iowatch.output.text.decisions import format_decision, format_resolution
-from iowatch.output.text.explanations import format_largest
+from iowatch.output.text.explanations import format_exception, format_largest
 from iowatch.output.text.findings import finding_headline, finding_line
 from iowatch.output.text.losses import format_outlook
 from iowatch.output.text.sessions import format_extent
@@ -238,6 +238,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         number=core.format_number,
         size=core.format_size,
         data=embed_json,
+        exception=format_exception,
         factor=format_factor,
         largest=format_largest,
         headline=finding_headline,

@@ -135,7 +135,7 @@ def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
         text = f"{observations} at {format_factor(transient.ratio)}, then returned"
         notes.append(DetectionNote(int(transient.time), int(transient.last_time), "transient", text))
     for drift in detection.drifts:
-        text = f"drifts to {format_factor(drift.ratio)}"
+        text = f"drifts: {format_factor(drift.ratio)}"
         notes.append(DetectionNote(int(drift.time), int(drift.last_time), "drift", text))
     return sorted(notes, key=lambda note: -note.first)
 

@@ -73,6 +73,14 @@ def format_exceptions(exceptions: Sequence[RuleException]) -> str:
     return f"does not fit: {', '.join(texts)}"
 
 
+def format_exception(exception: RuleException) -> str:
+    """`write POSIX: did not change (+0.4 %) although inside the common factor`."""
+    factor = format_factor(exception.ratio)
+    if exception.inside:
+        return f"{exception.name}: did not change ({factor}) although inside the common factor"
+    return f"{exception.name}: changed ({factor}) although outside the common factor"
+
+
 def explanation_sections(explanation: Explanation) -> Iterator[tuple[str, list[str]]]:
     """Titles and lines about the common factors of one group; a title without lines is not shown."""
     yield "Common factor", list(_rule_lines(explanation.rule))

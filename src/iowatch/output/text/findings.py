@@ -7,7 +7,7 @@ from datetime import tzinfo
 
 from iowatch.core import format_count, format_day, format_local_time, format_number
 from iowatch.findings import DirectionGroup, Finding, FindingMember, strongest_first
-from iowatch.output.text.changes import format_change, format_factor
+from iowatch.output.text.changes import format_change, format_factor, format_percentage
 from iowatch.output.text.decisions import format_decision, format_resolution
 from iowatch.output.text.evidence import (
     administered_differences,
@@ -25,7 +25,13 @@ from iowatch.output.text.evidence import (
     is_load_stated,
     load_lines,
 )
-from iowatch.output.text.explanations import explanation_sections, format_common_factor, format_exceptions, name_group
+from iowatch.output.text.explanations import (
+    explanation_sections,
+    format_common_factor,
+    format_exception,
+    format_exceptions,
+    name_group,
+)
 from iowatch.output.text.losses import format_earlier_spells, format_moving_level, format_outlook, format_session_loss
 from iowatch.output.text.patterns import format_pattern, name_pattern_group, pattern_headline
 from iowatch.site import system_zone
@@ -41,7 +47,7 @@ def finding_day(finding: Finding) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """The finding in one line: date, changed series, common factor, size, events near the change."""
+    """The finding in one line: date, changed series, common factor, size (losses first), events near the change."""
     parts = [f"{finding_day(finding)}: {_format_changed(finding)}", *_group_texts(finding)]
     if finding.pattern is not None:
         changed = f"{finding.changed} of {finding.explanation.total} series"
@@ -86,11 +92,11 @@ def _format_changed(finding: Finding) -> str:
 
 
 def _group_texts(finding: Finding) -> list[str]:
-    """Common factor and sizes of each group, those in the direction of the finding first."""
+    """Common factor and sizes of each group, losses first."""
     if finding.opposite is None:
         return [format_common_factor(finding.main)]
     texts: list[str] = []
-    for group in finding.groups_main_first:
+    for group in finding.groups:
         texts.append(f"{group.explanation.changed} {group.direction}, {format_common_factor(group)}")
     return texts
 
@@ -109,7 +115,7 @@ def short_summary(finding: Finding) -> str:
     if finding.pattern is not None:
         return pattern_headline(finding)
     texts: list[str] = []
-    for group in finding.groups_main_first:
+    for group in finding.groups:
         texts.append(f"{name_group(group) or _count_group(group)} {format_factor(group.size)}")
     return ", ".join(texts)
 
@@ -167,9 +173,8 @@ def remaining_change_line(finding: Finding) -> str | None:
         return f"{pattern_headline(finding)} ({format_decision(decision)}; {finding.id})"
     number = len(finding.members)
     verb = "remains" if number == 1 else "remain"
-    percent = 100 * abs(1 - finding.size)
     comparison = "below" if finding.size < 1 else "above"
-    level = f"{percent:.0f} % {comparison} the level before {finding_day(finding)}"
+    level = f"{format_percentage(finding.size)} {comparison} the level before {finding_day(finding)}"
     return f"{number} series {verb} {level} ({format_decision(decision)}; {finding.id})"
 
 
@@ -197,20 +202,21 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     """Titles and lines, in the order of the questions of an administrator; a title without lines is not shown."""
     explanation = finding.explanation
     yield "What changed", _what_changed_lines(finding)
-    yield from explanation_sections(explanation)
-    if finding.opposite is not None:
-        yield f"The {finding.opposite.direction} group", ["compared with the same unchanged series:"]
-        yield from explanation_sections(finding.opposite.explanation)
+    first_group, *other_groups = finding.groups
+    yield from explanation_sections(first_group.explanation)
+    for group in other_groups:
+        yield f"The {group.direction} group", ["compared with the same unchanged series:"]
+        yield from explanation_sections(group.explanation)
     if explanation.control is not None:
         control = explanation.control
-        unchanged = f"{control.unchanged} of {control.total} series did not change (×{control.ratio:.2f})"
+        unchanged = f"{control.unchanged} of {control.total} series did not change ({format_factor(control.ratio)})"
         yield "Stayed the same", [f"{control.label}: {unchanged}"]
     # Evidence about the cause.
     yield "Probes", [format_probe(probe) for probe in finding.probes]
     if finding.layer is not None:
         yield "Layer", [format_moved_layer(finding.layer)]
     yield "Load", list(load_lines(finding))
-    yield "Does not fit", [exception.text for exception in explanation.exceptions]
+    yield "Does not fit", [format_exception(exception) for exception in explanation.exceptions]
     if finding.without_data:
         yield "No data", [f"{finding.without_data} series have no runs on both sides of the date"]
     if finding.changed_otherwise:
@@ -256,7 +262,7 @@ def _what_changed_lines(finding: Finding) -> list[str]:
     if finding.pattern is not None:
         changed = f"{finding.changed} of {finding.explanation.total} series"
         return [f"{changed}: {format_pattern(finding)}", f"since {finding_day(finding)}"]
-    for group in finding.groups_main_first:
+    for group in finding.groups:
         changed = f"{group.explanation.changed} of {finding.explanation.total} series {group.direction}"
         lines.append(f"{changed}, typically {format_factor(group.size)}")
     zone = system_zone(finding.system)

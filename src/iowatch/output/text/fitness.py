@@ -8,7 +8,7 @@ from typing import Any
 
 from iowatch.core import format_count, format_number
 from iowatch.findings import AssessedSeries, ChangedGroup, DirectionGroup, ExpectationResult, FitnessAssessment
-from iowatch.output.text.changes import format_change, format_factor
+from iowatch.output.text.changes import format_change, format_factor, format_percentage
 from iowatch.output.text.evidence import format_moved_layer
 from iowatch.output.text.explanations import format_common_factor
 
@@ -78,10 +78,9 @@ def evidence_lines(assessment: FitnessAssessment) -> Iterator[str]:
     if assessment.detectable is None:
         yield "Detectable with these nights: not even a loss of 90 % in a small group is found with 95 %"
     else:
-        factor = format_factor(1 - assessment.detectable)
         yield (
-            f"Detectable with these nights: a loss to {factor} in {settings.group} series that share a condition is "
-            "found with 95 %"
+            f"Detectable with these nights: a loss of {format_percentage(1 - assessment.detectable)} in "
+            f"{settings.group} series that share a condition is found with 95 %"
         )
     if abs(math.log(assessment.common_swing)) > 0.01:
         factor = format_factor(assessment.common_swing)
@@ -119,7 +118,7 @@ def series_rows(assessment: FitnessAssessment) -> Iterator[tuple[str, ...]]:
             "" if of_series.before is None else format_number(of_series.before),
             "" if of_series.after is None else format_number(of_series.after),
             of_series.unit,
-            "" if of_series.gain is None else _format_gain(of_series.gain),
+            "" if of_series.gain is None else format_factor(of_series.gain),
             _format_interval(of_series),
             str(of_series.repetitions),
             str(of_series.nights),
@@ -131,12 +130,7 @@ def _format_interval(of_series: AssessedSeries) -> str:
     low, high = of_series.interval
     if low is None or high is None:
         return ""
-    return f"{_format_gain(low)} to {_format_gain(high)}"
-
-
-def _format_gain(gain: float) -> str:
-    """`×0.98`: results of a calm machine differ by per cents."""
-    return f"×{gain:.2f}" if gain < 9.995 else format_factor(gain)
+    return f"{format_factor(low)} to {format_factor(high)}"
 
 
 def assessment_document(assessment: FitnessAssessment) -> dict[str, Any]:

@@ -78,7 +78,6 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "fan": finding_figure(finding, machine, points, site.zone),
         "others": other_recorded_events(finding, machine),
         "multiples": list(member_figures(finding, machine, points, site.zone)),
-        "opposite_direction": finding.opposite_direction,
         "unchanged": finding.compared[finding.explanation.changed :],
         "traced_member": traces.member if traces else None,
         "darshan": traces.comparison if traces else None,

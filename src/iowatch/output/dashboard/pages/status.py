@@ -10,7 +10,7 @@ from functools import cached_property
 from markupsafe import Markup
 
 from iowatch.core import RunProblem
-from iowatch.findings import Finding, HistoryExtent, history_extent
+from iowatch.findings import Finding, HistoryExtent, find_slow_from_start, history_extent
 from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, overview, where
 from iowatch.output.dashboard.pages import finding as finding_page
@@ -18,6 +18,7 @@ from iowatch.output.text.changes import format_percent
 from iowatch.output.text.findings import finding_day, remaining_change_lines
 from iowatch.output.text.problems import lacking_run_sections
 from iowatch.output.text.sessions import describe_newest_session
+from iowatch.output.text.slow_from_start import slow_series_lines
 from iowatch.output.text.verdict import PUBLISHED_TITLE
 
 _STRIP_SESSIONS = 30
@@ -50,6 +51,7 @@ class SystemStatus:
         worst: the undecided finding with the largest loss.
         trends: number of series that drift.
         slow_parts: sentences about targets and nodes that are slower than the others.
+        slow_from_start: sentences about series that are far slower than their siblings since their first session.
         due: time (epoch s) from which the next session is overdue, or None.
     """
 
@@ -61,6 +63,7 @@ class SystemStatus:
     extent: HistoryExtent
     trends: int
     slow_parts: Sequence[str]
+    slow_from_start: Sequence[str]
     running: bool
     overdue: bool
     due: int | None
@@ -243,6 +246,7 @@ def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemSta
         extent=history_extent(site.history, [machine.name]),
         trends=len(levels.system_trends(machine)),
         slow_parts=where.slow_part_sentences(where.slow_parts_of(site, machine), machine),
+        slow_from_start=slow_series_lines(find_slow_from_start(site.history, [machine.name])),
         running=data.is_session_running(machine, site.now),
         overdue=data.is_overdue(machine, site.now),
         due=data.overdue_after_s(machine),

@@ -1,4 +1,4 @@
-"""Patterns of series (more noise, bad sessions in turn with good ones): what is found, and how often in noise.
+"""Patterns of series (more noise, alternating good and bad sessions): what is found, and how often in noise.
 
     python bench/statistics/patterns.py [SERIES]
 
@@ -114,7 +114,7 @@ def main() -> None:
     for factor in (2.0, 3.0, 5.0, 10.0, 20.0):
         for since in (10, 15, 30):
             print_power(f"x{factor:g}", find_noise_increase, more_noise(factor), since, n)
-    print("Bad sessions in turn with good ones:")
+    print("Alternating good and bad sessions:")
     for share, level in ((0.5, 0.3), (0.33, 0.3), (0.2, 0.3), (0.33, 0.6)):
         for since in (15, 30, 60):
             print_power(f"{share:.0%} at x{level}", find_alternation, bad_sessions(share, level), since, n)

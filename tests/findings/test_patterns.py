@@ -1,7 +1,7 @@
 """Changes that are no step of the best repetition become findings: one for an event, with its own words and decisions.
 
 The planted histories are those of which iowatch once said "no lasting change": slower repetitions, times to open,
-other operations, more noise, bad sessions in turn with good ones, and a slow loss.
+other operations, more noise, alternating good and bad sessions, and a slow loss.
 """
 
 from __future__ import annotations

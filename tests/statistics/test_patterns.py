@@ -80,7 +80,7 @@ def test_sessions_that_were_bad_as_often_before_are_usual() -> None:
 
 
 def test_step_and_spell_are_no_alternation() -> None:
-    """A level that stays low is a step, and one low spell is a transient: neither takes turns."""
+    """A level that stays low is a step, and one low spell is a transient: neither alternates."""
     step = math.log(1000) + noise(5, 60)
     step[30:] += math.log(0.3)
     spell = math.log(1000) + noise(5, 60)

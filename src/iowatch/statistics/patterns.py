@@ -149,7 +149,7 @@ def _assess_alternation(logs: Floats, date: int) -> Alternation | None:
     limit = level - max(_BAD_SCATTERS * scatter, -math.log(1 - _BAD_SHARE))
     is_bad, was_bad = since < limit, before < limit
     bad, bad_before = int(is_bad.sum()), int(was_bad.sum())
-    # Bad and good observations take turns, up to now.
+    # Bad and good observations alternate, up to now.
     share, share_before = bad / len(since), bad_before / len(before)
     if not is_bad[0] or bad < _LEAST_BAD or not _LEAST_BAD_SHARE <= share <= _MOST_BAD_SHARE:
         return None

@@ -25,6 +25,8 @@ BY_HAND = (
     "statistics/detect_edison",
     "statistics/detect_unseen",
     "statistics/panels_fresh",
+    "statistics/public_histories",
+    "statistics/staircases",
 )
 SHORT = {
     "maintenance": ("replay", "--trials", "10"),

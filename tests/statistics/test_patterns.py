@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
+from iowatch.statistics import patterns
 from iowatch.statistics.patterns import find_alternation, find_noise_increase
 
 Floats = NDArray[np.float64]
@@ -116,3 +118,17 @@ def test_outliers_of_noise_are_no_alternation() -> None:
 def test_few_observations_show_no_pattern(n: int) -> None:
     assert find_noise_increase(noise(1, n)) is None
     assert find_alternation(noise(1, n)) is None
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "other_hits", "other_trials"), [(10, 20, 0, 30), (3, 9, 2, 40), (0, 5, 0, 5)]
+)
+def test_fisher_chance_is_that_of_scipy(hits: int, trials: int, other_hits: int, other_trials: int) -> None:
+    expected = stats.hypergeom.sf(hits - 1, trials + other_trials, hits + other_hits, trials)
+    assert patterns._fisher_chance(hits, trials, other_hits, other_trials) == pytest.approx(expected)
+
+
+def test_ranks_and_tail_are_those_of_scipy() -> None:
+    values = np.array([3.0, 1.0, 1.0, 2.0, 3.0, 3.0])
+    assert patterns._mean_ranks(values).tolist() == stats.rankdata(values).tolist()
+    assert patterns._normal_tail(4.5) == pytest.approx(stats.norm.sf(4.5))

@@ -133,7 +133,7 @@ def is_event_of_its_own(change: SeriesChange, group: ChangeGroup) -> bool:
 
     Its series was measured after the event before it changed, and changed by far more than the others of the group.
     """
-    if change.last_before < group.first_after:
+    if change.last_before < group.first_after - _SESSION_S:
         return False
     others = [other for other in group.changes if other.direction == change.direction]
     sizes = [abs(other.log_gain) for other in others if other.row.id != change.row.id]
@@ -193,19 +193,27 @@ def _without_other_sizes(group: ChangeGroup) -> ChangeGroup:
     """A group without the changes of another date that are far larger or smaller than those of its date.
 
     They are another event of nearby days: a detector dates a change wrongly by a day or two where it is small beside
-    the noise, and changes of one event by this factor apart in size are rare.
+    the noise, and changes of one event by this factor apart in size are rare. Only changes in one direction compare.
     """
-    on_date = [change for change in group.changes if _distance_s(change, group.first_after) <= _SEPARATE_EVENTS_S]
-    size = median(abs(change.log_gain) for change in on_date)
+    on_date = [change for change in group.changes if _is_on_date(change, group.first_after)]
     kept: list[SeriesChange] = []
     for change in group.changes:
-        larger, smaller = max(size, abs(change.log_gain)), min(size, abs(change.log_gain))
-        is_on_date = _distance_s(change, group.first_after) <= _SEPARATE_EVENTS_S
-        if is_on_date or larger < _MUCH_LARGER * smaller:
+        sizes = [abs(other.log_gain) for other in on_date if other.direction == change.direction]
+        if _is_on_date(change, group.first_after) or not sizes:
+            kept.append(change)
+            continue
+        size, size_on_date = abs(change.log_gain), median(sizes)
+        if max(size, size_on_date) < _MUCH_LARGER * min(size, size_on_date):
             kept.append(change)
     if len(kept) == len(group.changes):
         return group
     return _make_group(kept, group.first_after)
+
+
+def _is_on_date(change: SeriesChange, date: int) -> bool:
+    """Whether a change was first measured in the session of a date (epoch s), or its series was not measured then."""
+    was_not_measured = _distance_s(change, date) == 0 and change.last_before < date - _SESSION_S
+    return was_not_measured or abs(change.first_after - date) <= _SESSION_S
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:

@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from iowatch.statistics.constants import MAD_TO_SD, Bools, Floats
 
@@ -93,7 +92,7 @@ def find_noise_increase(logs: Floats) -> NoiseIncrease | None:
     distances = np.abs(np.diff(logs)) / math.sqrt(2)
     n = len(distances)
     # Rank sums of the distances since each possible date, as z of Mann and Whitney's test.
-    ranks = stats.rankdata(distances)
+    ranks = _mean_ranks(distances)
     dates = np.arange(_LEAST_BEFORE, n - _LEAST_SINCE + 1)
     since = n - dates
     rank_sums = np.cumsum(ranks[::-1])[::-1][dates]
@@ -111,7 +110,7 @@ def find_noise_increase(logs: Floats) -> NoiseIncrease | None:
     if min(scatter, newest) < max(_NOISE_RATIO * before, _NOISE_SCATTER):
         return None
     # The first distance leads to the first observation with more noise.
-    return NoiseIncrease(date + 1, before, scatter, n - date, float(stats.norm.sf(z_values[best])))
+    return NoiseIncrease(date + 1, before, scatter, n - date, _normal_tail(float(z_values[best])))
 
 
 def find_alternation(logs: Floats) -> Alternation | None:
@@ -167,8 +166,7 @@ def _assess_alternation(logs: Floats, date: int) -> Alternation | None:
     beginnings, beginnings_before = _count_beginnings(is_bad), _count_beginnings(was_bad)
     trials = beginnings + int((~is_bad).sum())
     trials_before = beginnings_before + int((~was_bad).sum())
-    both = beginnings + beginnings_before
-    chance = float(stats.hypergeom.sf(beginnings - 1, trials + trials_before, both, trials))
+    chance = _fisher_chance(beginnings, trials, beginnings_before, trials_before)
     if chance > _CHANCE:
         return None
     bad_level = float(np.median(since[is_bad]))
@@ -180,6 +178,30 @@ def _count_beginnings(is_bad: Bools) -> int:
     begins = is_bad.copy()
     begins[1:] &= ~is_bad[:-1]
     return int(begins.sum())
+
+
+# Written here and not taken from scipy.stats, whose import takes half a second: every list of findings may need them.
+
+
+def _mean_ranks(values: Floats) -> Floats:
+    """Ranks from 1 on, shape (n,); equal values have the mean of their ranks."""
+    _, position, counts = np.unique(values, return_inverse=True, return_counts=True)
+    mean_rank_of_value = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(mean_rank_of_value[position], dtype=np.float64)
+
+
+def _normal_tail(z: float) -> float:
+    """Probability of more than z standard deviations above the mean."""
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def _fisher_chance(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
+    """Fisher's exact test: probability of so many hits or more in these trials, if both sides had the same rate."""
+    all_hits, all_trials = hits + other_hits, trials + other_trials
+    ways = 0
+    for count in range(hits, min(trials, all_hits) + 1):
+        ways += math.comb(all_hits, count) * math.comb(all_trials - all_hits, trials - count)
+    return ways / math.comb(all_trials, trials)
 
 
 def _scatter(distances: Floats) -> float:

@@ -6,19 +6,18 @@ import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from iowatch.demo.scenarios import generate_sessions
-from iowatch.findings import Finding, load_findings
+from iowatch.findings import load_findings
 from iowatch.output.dashboard.cards import status_cards, waiting_days
 from iowatch.output.dashboard.data import collect_catalogue
 from iowatch.output.text.cards import card_facts
 from iowatch.output.text.findings import finding_headline
 from iowatch.store import History, SessionFacts, StackRecord
 from iowatch.store.records import Origin
-from tests.builders import build_finding, build_session_row, build_system_entry
+from tests.builders import build_finding, build_member, build_session_row, build_system_entry
 from tests.output.dashboard import mornings
 from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.test_status import shown
@@ -170,16 +169,8 @@ def test_headline_and_facts_of_franklin(franklin_history: Path) -> None:
 def test_lost_performance_orders_findings() -> None:
     """0.3 + 0.5 lost by two series is more than 0.7 lost by one; gains do not count."""
 
-    class Member:
-        def __init__(self, gain: float) -> None:
-            self.gain = gain
-
-    class Stored:
-        def __init__(self, *gains: float) -> None:
-            self.members = [Member(gain) for gain in gains]
-
     def lost(*gains: float) -> float:
-        return float(cast("property", Finding.lost_performance).fget(Stored(*gains)))  # type: ignore[misc]
+        return build_finding(*(build_member(number, gain=gain) for number, gain in enumerate(gains))).lost_performance
 
     assert lost(0.7, 0.5, 1.9) == pytest.approx(0.8)
     assert lost(0.7, 0.5) > lost(0.3)

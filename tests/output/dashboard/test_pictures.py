@@ -82,7 +82,7 @@ def test_every_level_of_a_changed_series_is_inside_the_plot() -> None:
 def test_unchanged_series_are_labelled_independent_of_their_gain() -> None:
     text = fan(fall=0.5)
     assert re.findall(r'<text class="(group[^"]*)"[^>]*>([^<]*)<', text) == [
-        ("group steady", "×1.1 a very long name of a c…"),
+        ("group steady", "+8.0 % a very long name of a…"),
         ("group", "×0.5 changed"),
     ]
 

@@ -113,11 +113,10 @@ def test_suspected_change_without_finding_is_on_the_status_page(pages: dict[str,
     status_page = (shapes_site / "index.html").read_text(encoding="utf-8")
     assert "nothing suspected" not in status_page
     (found,) = re.findall(
-        r"from previous sessions, not confirmed:[^<]*<a href=\"(series/\d+\.html)\">[^<]*</a> (×[0-9.]+[0-9])",
-        status_page,
+        r"from previous sessions, not confirmed:[^<]*<a href=\"(series/\d+\.html)\">[^<]*</a> (−[0-9]+ %)", status_page
     )
     assert (shapes_site / found[0]).read_text(encoding="utf-8") == pages["suspected"]
-    assert found[1] in ("×0.85", "×0.84", "×0.86")
+    assert found[1] in ("−15 %", "−16 %", "−14 %")
     overview = (shapes_site / "overview/archer.html").read_text(encoding="utf-8")
     assert overview.count('data-state="suspected"') == 1
 

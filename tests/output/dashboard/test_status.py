@@ -231,22 +231,20 @@ def test_few_sessions_have_no_gain(make: Make) -> None:
     assert len(re.findall(r'<rect class="unassessed"', text)) == 15
 
 
-def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
-    """As in `iowatch findings list`: the same series, the same size, since the same day."""
-    from iowatch.core import format_day
-    from iowatch.findings import find_trends
-    from iowatch.output.text.changes import format_factor
-    from iowatch.output.text.sessions import trend_lines
+def test_slow_loss_is_a_finding_on_the_pages_and_no_trend_beside_it(shapes_site: Path) -> None:
+    """The drift of `shapes.values` loses more than the 10 % of the setting `slow_loss`."""
+    from iowatch.findings import find_trends, load_findings
 
     with History.open(str(shapes_site.parent / "history.db")) as history:
-        trends = find_trends(history, ["archer"])
-    assert len(list(trend_lines(trends))) == 2
+        findings = load_findings(history, "archer")
+        assert len(find_trends(history, ["archer"])) == 1
+        assert find_trends(history, ["archer"], findings) == []
+    (trend,) = [finding for finding in findings if finding.pattern == "trend"]
     text = (shapes_site / "findings.html").read_text(encoding="utf-8")
-    after = text.partition('<h2 id="trends">')[2].partition("</h2>")[2]
-    found = shown(after.partition("</ul>")[0] + "</ul>")
-    for one in trends:
-        assert re.search(rf"{re.escape(format_factor(one.gain))} since {format_day(one.first, UTC)}", found)
-    assert "1 slow trend" in shown((shapes_site / "index.html").read_text(encoding="utf-8"))
+    assert '<h2 id="trends">' not in text
+    assert f"finding/{trend.id}.html" in text
+    page = shown((shapes_site / "finding" / f"{trend.id}.html").read_text(encoding="utf-8"))
+    assert f"slow loss of {100 * (1 - trend.size):.0f} %" in page
 
 
 def system(*days: float, origin: Origin = "run", is_running: bool = False) -> SystemEntry:

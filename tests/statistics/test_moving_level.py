@@ -61,12 +61,14 @@ def test_a_slowly_moving_level_explains_its_own_shifts() -> None:
     assert share_explained(moving, 0.0) >= 0.8
 
 
+@pytest.mark.slow
 def test_a_still_level_explains_no_step() -> None:
     """A step of 8 % is 2.7 scatters of one series and session, and more than six of the mean of six series."""
     assert share_explained(still, 0.0) >= 0.95
     assert share_explained(still, -0.08) <= 0.05
 
 
+@pytest.mark.slow
 def test_a_step_of_a_moving_level_is_no_movement() -> None:
     """From one session to the next it moves by 1.2 %: what falls by 20 % is no movement, what falls by 1 % is one."""
     assert share_explained(moving, -0.2) <= 0.3

@@ -86,43 +86,46 @@ class Recording:
 
 
 def record_panels(folder: Path, out: Path, first: int, last: int) -> None:
-    """Judge the mornings of panels, those of lasting losses and those without any event."""
+    """Assess the mornings of panels, those of lasting losses and those without any event."""
     truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
     for name in sorted(truth)[first:last]:
         planted = truth[name]
         has_loss = any(group["direction"] == "down" for group in planted["groups"])
         if planted["kind"] == "none" or (planted["kind"] == "lasting" and has_loss):
             panel = json.loads((folder / "panels" / f"{name}.json").read_text())
-            append(out, judge_panel(name, panel, planted))
+            append(out, assess_panel(name, panel, planted))
 
 
-def judge_panel(name: str, panel: dict[str, Any], planted: dict[str, Any]) -> list[Recording]:
+def assess_panel(name: str, panel: dict[str, Any], planted: dict[str, Any]) -> list[Recording]:
     """What the mornings of a panel say about its planted losses, or without an event about its noise."""
     morning = Morning()
     losses = [group for group in planted["groups"] if group["direction"] == "down"]
-    said: list[list[tuple[float, float]]] = [[] for _ in losses]
-    known: set[str] = set()
+    stated: list[list[tuple[float, float]]] = [[] for _ in losses]
+    earlier_ids: set[str] = set()
     for number, moment in enumerate(panel["mornings"]):
-        until = [{**one, "points": [p for p in one["points"] if p[0] <= moment]} for one in panel["series"]]
+        until: list[dict[str, Any]] = []
+        for series in panel["series"]:
+            points = [point for point in series["points"] if point[0] <= moment]
+            until.append({**series, "points": points})
         morning.record({**panel, "series": until})
         findings = morning.findings()
         if number == 0:
-            # What stood before the first morning is not news.
-            known = {finding.id for finding in findings}
-        for group, mornings in zip(losses, said, strict=True):
+            # Findings of earlier mornings are not counted.
+            earlier_ids = {finding.id for finding in findings}
+        for group, mornings in zip(losses, stated, strict=True):
             day = (morning.seen - planted["first_night"]) / DAY_S
             if day < 0:
                 continue
             about = [find for find in findings if is_about(find, group, planted["first_night"], morning)]
             mornings.append((day, max(map(probability_of, about), default=0.0)))
     if not losses:
-        stored = [find for find in load_findings(morning.history, PANEL_SYSTEM) if find.id not in known]
+        stored = [find for find in load_findings(morning.history, PANEL_SYSTEM) if find.id not in earlier_ids]
         return [
             Recording("panels", name, "mornings", (len(panel["mornings"]) - 1.0,)),
             *(false_message("panels", name, finding) for finding in stored),
         ]
     recordings: list[Recording] = []
-    for group, mornings in zip(losses, said, strict=True):
+    for group, mornings in zip(losses, stated, strict=True):
         days, probabilities = rising(mornings)
         share = lost_share(panel, group, planted["first_night"])
         recordings.append(Recording("panels", name, "loss", days, probabilities, share, mornings[-1][0]))
@@ -182,11 +185,11 @@ def false_message(source: str, name: str, finding: Finding) -> Recording:
 
 
 def record_noise(world: World, seed: int, out: Path, mornings: int) -> None:
-    """Judge the mornings of a year of noise."""
+    """Assess the mornings of a year of noise."""
     cases = make_cases()
     values = make_world(world, seed, BURN_IN + mornings, cases)
-    known: set[str] = set()
-    judged = 0
+    earlier_ids: set[str] = set()
+    assessed = 0
     with tempfile.TemporaryDirectory() as folder, History.open(f"{folder}/history.db") as history:
         for night, of_night in enumerate(values):
             if not record_night(history, night, cases, of_night) or night < BURN_IN - 1:
@@ -194,12 +197,12 @@ def record_noise(world: World, seed: int, out: Path, mornings: int) -> None:
             now = datetime.fromtimestamp(START + night * DAY_S + 4 * 3600, UTC)
             findings = update_findings(history, SYSTEM, now)
             if night < BURN_IN:
-                known = {finding.id for finding in findings}
+                earlier_ids = {finding.id for finding in findings}
             else:
-                judged += 1
-        new = [finding for finding in load_findings(history, SYSTEM) if finding.id not in known]
+                assessed += 1
+        new = [finding for finding in load_findings(history, SYSTEM) if finding.id not in earlier_ids]
     name = f"{world} {seed}"
-    append(out, [Recording(world, name, "mornings", (judged,)), *(false_message(world, name, find) for find in new)])
+    append(out, [Recording(world, name, "mornings", (assessed,)), *(false_message(world, name, find) for find in new)])
 
 
 def record_night(history: History, night: int, cases: Sequence[Case], values: Floats) -> bool:
@@ -239,16 +242,21 @@ def load(paths: Sequence[Path]) -> list[Recording]:
 
 def print_curves(recordings: Sequence[Recording], prices: AlarmPrices, losses_per_year: float) -> None:
     """The curve of each source of false messages, with the losses of the panels."""
-    losses = [one for one in recordings if one.kind == "loss"]
-    late = [make_event(one, losses_per_year / len(losses)) for one in losses]
-    share = np.median([one.lost_share for one in losses])
+    losses = [recording for recording in recordings if recording.kind == "loss"]
+    late = [make_event(recording, losses_per_year / len(losses)) for recording in losses]
+    share = np.median([recording.lost_share for recording in losses])
     print(f"{len(losses)} lasting losses, {losses_per_year:g} a year, of {share:.2f} of a file system (median)")
-    for source in sorted({one.source for one in recordings}):
-        mornings = sum(one.mornings[0] for one in recordings if one.source == source and one.kind == "mornings")
+    for source in sorted({recording.source for recording in recordings}):
+        mornings = 0.0
+        false: list[Recording] = []
+        for recording in recordings:
+            if recording.source == source and recording.kind == "mornings":
+                mornings += recording.mornings[0]
+            elif recording.source == source and recording.kind == "false":
+                false.append(recording)
         if not mornings:
             continue
-        false = [one for one in recordings if one.source == source and one.kind == "false"]
-        events = late + [make_event(one, _YEAR_DAYS / mornings) for one in false]
+        events = late + [make_event(recording, _YEAR_DAYS / mornings) for recording in false]
         print(f"\n{source}: {mornings:.0f} mornings, {len(false)} findings of noise")
         print_curve(cost_of_thresholds(events, THRESHOLDS, prices))
 
@@ -266,9 +274,9 @@ def make_event(recording: Recording, per_year: float) -> AlarmEvent:
 
 
 def print_curve(curve: CostCurve) -> None:
-    """One line per threshold, and what the events can tell."""
+    """One line per threshold, and what the events show."""
     for cost in curve.costs:
-        mark = "" if cost.threshold in curve.alike else "dearer beyond chance"
+        mark = "" if cost.threshold in curve.alike else "more expensive beyond chance"
         if cost.threshold == curve.cheapest:
             mark = "cheapest"
         hours = f"late {cost.late:6.1f} h, false {cost.false:6.1f} h, {cost.total:6.1f} h"

@@ -6,9 +6,10 @@
 A staircase is a level of 4 to 13 observations between two others. FILES are CSV with the columns series, time and value
 (`public_histories.py`).
 
-In histories nobody knows the steps. They are compared with those of an exact segmentation with a cost per observation
-of at most nine squared noises (Fearnhead and Rigaill 2019, biweight loss): outliers have no more weight than that, and
-a step costs so much that a level needs four observations. docs/detection-scores.md, Staircases, has the figures.
+The true steps of a history are not known. They are compared with those of an exact segmentation with a cost per
+observation of at most nine squared noises (Fearnhead and Rigaill 2019, biweight loss): outliers have no more weight
+than that, and a step costs so much that a level needs four observations. docs/detection-scores.md, Staircases, has the
+figures.
 """
 
 from __future__ import annotations
@@ -62,12 +63,13 @@ class DetectedSteps:
     dates: list[int]
     signs: list[int]
 
+    def dates_of(self, sign: int) -> list[int]:
+        """First observations of the new levels in one direction."""
+        return [date for date, direction in zip(self.dates, self.signs, strict=True) if direction == sign]
+
     def has(self, date: int, sign: int, tolerance: int) -> bool:
         """Whether a step in this direction is dated at most `tolerance` observations away."""
-        for detected, direction in zip(self.dates, self.signs, strict=True):
-            if direction == sign and abs(detected - date) <= tolerance:
-                return True
-        return False
+        return any(abs(detected - date) <= tolerance for detected in self.dates_of(sign))
 
 
 def detected_steps(series: list[Floats]) -> list[DetectedSteps]:
@@ -258,7 +260,7 @@ def print_burst_dates(series: int) -> None:
             scores = DateScores()
             drawn = [step_beside_burst(rng, distance, side) for _ in range(5 * series)]
             for (_, sign, first, last), steps in zip(drawn, detected_steps([logs for logs, *_ in drawn]), strict=True):
-                dates = [date for date, one in zip(steps.dates, steps.signs, strict=True) if one == sign]
+                dates = steps.dates_of(sign)
                 scores.add(dates, first, last)
             print(f"  {distance} usual observations between, burst {side} the step: {scores}")
 
@@ -376,7 +378,7 @@ class HistoryScores:
     """What of the exact levels of histories the detector finds."""
 
     staircases: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
     quiet: DateScores = field(default_factory=DateScores)
     noisy: DateScores = field(default_factory=DateScores)
     changes: int = 0
@@ -393,23 +395,23 @@ def score_history(name: str, logs: Floats, steps: DetectedSteps, scores: History
         shape = "same direction" if signs[0] == signs[1] else "partly back"
         is_found = steps.has(middle.first, signs[0], 2) and steps.has(middle.end, signs[1], 2)
         scores.staircases[shape] += 1
-        scores.found[shape] += is_found
+        scores.hits[shape] += is_found
         if not is_found:
             near = [date for date in steps.dates if middle.first - NEAR <= date <= middle.end + NEAR]
             heights = [round(level.level / noise - before.level / noise) for level in (middle, after)]
             lines.append(f"merged, {shape}: {name} {middle.first}..{middle.end} heights {heights} dated {near}")
     for before, after in pairwise(levels):
-        place = obvious_place(logs, before, after, noise)
-        if place is None or min(before.length, after.length) < 5:
+        interval = obvious_place(logs, before, after, noise)
+        if interval is None or min(before.length, after.length) < 5:
             continue
         sign = 1 if after.level > before.level else -1
-        dates = [date for date, one in zip(steps.dates, steps.signs, strict=True) if one == sign]
+        dates = steps.dates_of(sign)
         date_scores = scores.quiet if noise <= QUIET else scores.noisy
         near_before = date_scores.near
-        date_scores.add(dates, *place)
+        date_scores.add(dates, *interval)
         if date_scores.near == near_before:
-            near = [date for date in dates if place[0] - NEAR <= date <= place[1] + NEAR]
-            lines.append(f"date: {name} noise {noise:.3f}, place {place[0]}..{place[1]}, dated {near}")
+            near = [date for date in dates if interval[0] - NEAR <= date <= interval[1] + NEAR]
+            lines.append(f"date: {name} noise {noise:.3f}, interval {interval[0]}..{interval[1]}, dated {near}")
     return lines
 
 
@@ -425,7 +427,7 @@ def print_histories(files: list[Path], is_listed: bool) -> None:
     observations = sum(map(len, histories.values()))
     print(f"{len(histories)} series, {observations} observations: {scores.changes} changes")
     for shape in SHAPES:
-        print(f"staircases, {shape}: both steps of {scores.found[shape]} of {scores.staircases[shape]}")
+        print(f"staircases, {shape}: both steps of {scores.hits[shape]} of {scores.staircases[shape]}")
     print(f"dates in quiet series (noise up to {QUIET:.0%}): {scores.quiet}")
     print(f"dates in other series: {scores.noisy}")
 

@@ -219,14 +219,14 @@ class Year:
     red: int = 0
     seen: dict[str, SeenFinding] = field(default_factory=dict)
 
-    def add(self, findings: Sequence[Finding], known: set[str]) -> None:
+    def add(self, findings: Sequence[Finding], burn_in_ids: set[str]) -> None:
         """Add a morning.
 
         Args:
-            known: ids of the findings of the burn-in, which do not count.
+            burn_in_ids: ids of the findings of the burn-in, which do not count.
         """
         self.mornings += 1
-        new = [finding for finding in findings if finding.id not in known]
+        new = [finding for finding in findings if finding.id not in burn_in_ids]
         self.red += any(finding.needs_action for finding in findings)
         for finding in new:
             seen = self.seen.setdefault(finding.id, SeenFinding(self.mornings, finding))
@@ -243,7 +243,7 @@ def simulate_year(world: World, seed: int, mornings: int) -> Year:
     cases = make_cases()
     values = make_world(world, seed, BURN_IN + mornings, cases)
     year = Year()
-    known: set[str] = set()
+    burn_in_ids: set[str] = set()
     with tempfile.TemporaryDirectory() as folder, History.open(f"{folder}/history.db") as history:
         for night, of_night in enumerate(values):
             results = []
@@ -261,9 +261,9 @@ def simulate_year(world: World, seed: int, mornings: int) -> Year:
                 continue
             findings = update_findings(history, SYSTEM, datetime.fromtimestamp(moment + 4 * 3600, UTC))
             if night < BURN_IN:
-                known = {finding.id for finding in findings}
+                burn_in_ids = {finding.id for finding in findings}
             else:
-                year.add(findings, known)
+                year.add(findings, burn_in_ids)
     return year
 
 
@@ -347,7 +347,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["shifts"]:
         shifts(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
         sys.exit()
-    chosen: list[World] = [world for world in get_args(World) if world in sys.argv[1:2]]
-    if len(sys.argv) < 3 or not chosen:
+    worlds: list[World] = [world for world in get_args(World) if world in sys.argv[1:2]]
+    if len(sys.argv) < 3 or not worlds:
         sys.exit(__doc__)
-    main(chosen[0], [int(seed) for seed in sys.argv[2].split(",")], int(sys.argv[3]) if len(sys.argv) > 3 else 365)
+    main(worlds[0], [int(seed) for seed in sys.argv[2].split(",")], int(sys.argv[3]) if len(sys.argv) > 3 else 365)

@@ -80,7 +80,7 @@ def test_command_states_the_bad_ost(bad_ost_log: Path, cli: Cli) -> None:
 
 
 def test_report_of_pydarshan_states_the_bad_target(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
-    pytest.importorskip("mako", reason="needs the extra `pages` (mako)")
+    pytest.importorskip("mako", reason="reports of PyDarshan need the extra `pages`: pip install iowatch[pages]")
     log = make_log(**file_per_rank(lambda rank, target: (30.0 if target == 5 else 3.0) + rank / 100))
     page = tmp_path / "report.html"
     cli("darshan", log, "--html", page)

@@ -82,6 +82,7 @@ def resolved(kind: ResolutionKind) -> Finding:
     [
         (resolved("transient"), "over"),
         (resolved("not confirmed"), "over"),
+        (resolved("spell"), "over"),
         (replace(suspected(None), state="dismissed"), "over"),
         (resolved("returned"), "lasting"),
         (replace(suspected(None), state="open"), "lasting"),
@@ -96,22 +97,24 @@ def test_outcome_of_a_finding(finding: Finding, outcome: str) -> None:
 
 
 @pytest.fixture
-def judged(record_and_update: RecordAndUpdate) -> Finding:
+def stored_finding(record_and_update: RecordAndUpdate) -> Finding:
     """The finding after ten mornings: 2 of 8 series of a file system fall to half on STEP."""
     scenario = slower_mpiio()
     record_and_update(scenario, STEP - timedelta(days=1))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for day in range(11):
         until = STEP + timedelta(days=day)
-        found = record_and_update(scenario, until, until)
-    (finding,) = found
+        findings = record_and_update(scenario, until, until)
+    (finding,) = findings
     return finding
 
 
-def test_cost_is_the_delay_of_the_stored_finding_at_the_prices_of_the_site(history: History, judged: Finding) -> None:
-    mornings = judged.probable_mornings
+def test_cost_is_the_delay_of_the_stored_finding_at_the_prices_of_the_site(
+    history: History, stored_finding: Finding
+) -> None:
+    mornings = stored_finding.probable_mornings
     assert mornings is not None
-    assert judged.state == "open"
+    assert stored_finding.state == "open"
     assert mornings[-1].probability == 1.0
     assert sorted(mornings, key=lambda morning: morning.probability) == list(mornings)
     cost = assess_alarm_cost(history, "planted")
@@ -119,7 +122,7 @@ def test_cost_is_the_delay_of_the_stored_finding_at_the_prices_of_the_site(histo
     # Eleven updates since the one before STEP, which saw the session of the night two days before STEP.
     assert cost.days == pytest.approx(11, abs=0.5)
     assert cost.curve is not None
-    delay = (mornings[-1].time - judged.first_after) / DAY_S
+    delay = (mornings[-1].time - stored_finding.first_after) / DAY_S
     highest = max(morning.probability for morning in mornings if morning.probability < 1)
     assert highest < 0.9
     assert cost.curve.cost_of(0.9).late == pytest.approx(
@@ -128,18 +131,18 @@ def test_cost_is_the_delay_of_the_stored_finding_at_the_prices_of_the_site(histo
         rel=0.1,
     )
     assert cost.curve.cost_of(0.9).false == 0
-    assert not cost.curve.can_tell
+    assert not cost.curve.has_enough_events
 
 
-@pytest.mark.usefixtures("judged")
+@pytest.mark.usefixtures("stored_finding")
 def test_command_states_the_threshold_in_force_and_that_one_finding_cannot_tell(cli: Cli) -> None:
     answer = cli("findings", "cost", "--system", "planted")
     assert answer.exit_code == 0
     assert "1 finding in 11 days: 1 loss that lasted" in answer.output
     assert "0.50 in force" in answer.output
-    assert "These findings cannot tell which threshold costs least: the delay of 1 loss and 0 false" in answer.output
+    assert "These findings are too few to choose a threshold: the delay of 1 loss and 0 false" in answer.output
     (document,) = json.loads(cli("findings", "cost", "--json").output)["systems"]
-    assert document["curve"]["can_tell"] is False
+    assert document["curve"]["has_enough_events"] is False
     assert document["prices"] == {"half_speed_day_hours": 10.0, "false_message_minutes": 30.0}
     assert cli("findings", "cost", "--system", "plantd").exit_code == 2
 
@@ -147,7 +150,7 @@ def test_command_states_the_threshold_in_force_and_that_one_finding_cannot_tell(
 def test_history_of_one_update_has_no_mornings_to_count(
     history: History, record_and_update: RecordAndUpdate, cli: Cli, root: Path
 ) -> None:
-    """Sessions that were recorded together: nobody knows what the mornings would have said."""
+    """Sessions that were recorded together: what the mornings would have stated is not known."""
     record_and_update(slower_mpiio(), STEP + timedelta(days=30))
     cost = assess_alarm_cost(history, "planted")
     assert (cost.curve, cost.unrecorded) == (None, 1)

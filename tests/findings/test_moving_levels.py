@@ -46,11 +46,11 @@ def loss(members: int = SERIES) -> Finding:
 def test_movement_of_the_level_explains_a_finding() -> None:
     explained = 0
     for seed in range(20):
-        judged = levels_of(moving(seed)).attach(loss(), would_act=True)
-        if judged.moving_level is not None:
+        attached = levels_of(moving(seed)).attach(loss(), would_act=True)
+        if attached.moving_level is not None:
             explained += 1
-            assert judged.moving_level.file_systems == ("scratch1",)
-            assert 1.01 < judged.moving_level.usual < 1.15  # the level moves by 5 %
+            assert attached.moving_level.file_systems == ("scratch1",)
+            assert 1.01 < attached.moving_level.usual < 1.15  # the level moves by 5 %
     assert explained >= 16
 
 

@@ -1,6 +1,6 @@
 """Changes that are no step of the best repetition become findings: one for an event, with its own words and decisions.
 
-The planted histories are those of which iowatch once said "no lasting change": slower repetitions, times to open,
+The planted histories are those of which iowatch once reported "no lasting change": slower repetitions, times to open,
 other operations, more noise, alternating good and bad sessions, and a slow loss.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from iowatch.core import Scalar
-from iowatch.findings import Finding, find_trends, update_findings
+from iowatch.findings import Finding, assess_alarm_cost, find_trends, update_findings
 from iowatch.output.text.decisions import format_resolution
 from iowatch.output.text.findings import finding_headline, finding_line, finding_lines, short_summary
 from iowatch.reference import reviews
@@ -138,7 +138,7 @@ def test_slow_loss_is_a_finding_from_the_setting_on(history: History, root: Path
     record(history, range(365), result_of)
     findings = update(history, 364)
     finding = only_finding(findings)
-    assert finding.pattern == "trend"
+    assert finding.pattern == "drift"
     assert finding.size == pytest.approx((1 - rate) ** 365, rel=0.1)
     assert "slow loss of" in finding_line(finding)
     # What is a finding is not listed again as a trend without one.
@@ -233,6 +233,14 @@ def test_accepted_pattern_is_reported_no_more(history: History, root: Path) -> N
     for night in (60, 74):
         findings = update(history, night)
         assert [finding.state for finding in findings if finding.pattern is not None] == ["accepted"]
+
+
+def test_pattern_has_no_threshold_whose_cost_could_be_counted(history: History, root: Path) -> None:
+    """It is reported with any probability, so the curve of costs leaves it out."""
+    record(history, range(60), slower_repetitions)
+    assert only_finding(update(history, 59)).pattern == "repetitions"
+    cost = assess_alarm_cost(history, "site")
+    assert (cost.counted, cost.undecided, cost.unrecorded) == (0, 0, 0)
 
 
 def test_texts_of_each_kind_have_no_step(history: History, root: Path) -> None:

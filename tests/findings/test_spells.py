@@ -36,11 +36,11 @@ def spells(*begun: tuple[int, int], factor: float = 0.4) -> Factors:
 
 def mornings(history: History, nights: Sequence[int], factors: Factors) -> list[list[Finding]]:
     """The findings of each morning."""
-    found: list[list[Finding]] = []
+    findings_by_morning: list[list[Finding]] = []
     for night in nights:
         record(history, [night], factors)
-        found.append(update(history, night))
-    return found
+        findings_by_morning.append(update(history, night))
+    return findings_by_morning
 
 
 @pytest.mark.slow_after(4)
@@ -49,15 +49,15 @@ def test_spell_is_closed_with_its_length(history: History, root: Path, nights: i
     factors = spells((40, nights))
     record(history, range(40), factors)
     update(history, 39)
-    found = mornings(history, range(40, 40 + nights + 8), factors)
+    findings_by_morning = mornings(history, range(40, 40 + nights + 8), factors)
     # True losses need action while they go on.
-    assert all(any(finding.needs_action for finding in morning) for morning in found[2:nights])
-    lost = next(finding for finding in found[nights - 1] if finding.needs_action)
-    (last,) = [finding for finding in found[-1] if finding.id == lost.id]
+    assert all(any(finding.needs_action for finding in morning) for morning in findings_by_morning[2:nights])
+    loss = next(finding for finding in findings_by_morning[nights - 1] if finding.needs_action)
+    (last,) = [finding for finding in findings_by_morning[-1] if finding.id == loss.id]
     assert last.resolution == Resolution("spell", sessions=nights)
     assert format_resolution(last) == f"a spell of {nights} sessions, over"
     # It is over within four sessions, and its end is nothing to act on.
-    for morning in found[nights + 3 :]:
+    for morning in findings_by_morning[nights + 3 :]:
         assert not any(finding.needs_action for finding in morning)
 
 
@@ -66,9 +66,9 @@ def test_level_that_stays_is_no_spell(history: History, root: Path) -> None:
     factors = spells((40, 100))
     record(history, range(40), factors)
     update(history, 39)
-    found = mornings(history, range(40, 64), factors)
-    assert all(finding.resolution is None for finding in found[-1])
-    assert any(finding.state == "open" for finding in found[-1])
+    findings_by_morning = mornings(history, range(40, 64), factors)
+    assert all(finding.resolution is None for finding in findings_by_morning[-1])
+    assert any(finding.state == "open" for finding in findings_by_morning[-1])
 
 
 def spells_of(nights: int, lost: int = 0) -> Spells:
@@ -91,7 +91,7 @@ PREVIOUS = (
     earlier(70, Resolution("returned", finding="gain", since=90 * DAY_S)),  # it lasted
     earlier(100, None),  # 50 sessions ago
     earlier(30, Resolution("transient", sessions=3)),
-    earlier(31, Resolution("not confirmed")),  # nobody knows
+    earlier(31, Resolution("not confirmed")),  # not known
     earlier(32, Resolution("spell", sessions=8), needed_action=False),  # it was only shown
 )
 

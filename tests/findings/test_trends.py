@@ -23,10 +23,10 @@ def record_slope(record_and_update: RecordAndUpdate, factor: float) -> None:
 
 def test_large_slow_loss_is_a_finding_and_not_listed_again(record_and_update: RecordAndUpdate, cli: Cli) -> None:
     record_slope(record_and_update, LARGE_LOSS)
-    found = cli("findings", "list", "--json")
-    document = json.loads(found.output)
+    listed = cli("findings", "list", "--json")
+    document = json.loads(listed.output)
     (finding,) = document["findings"]
-    assert (found.exit_code, finding["pattern"], document["trends"]) == (1, "trend", [])
+    assert (listed.exit_code, finding["pattern"], document["trends"]) == (1, "drift", [])
     assert finding["size"] == pytest.approx(LARGE_LOSS**89, rel=0.15)
     assert "Slow trends" not in cli("findings", "list").output
 

@@ -59,15 +59,19 @@ def test_cheapest_threshold_is_in_the_middle_of_the_cheapest_ones() -> None:
         curve.cost_of(0.51)
 
 
-@pytest.mark.parametrize(("number", "can_tell"), [(FEWEST_DECISIVE, True), (FEWEST_DECISIVE - 1, False)])
-def test_few_events_cannot_tell(number: int, can_tell: bool) -> None:
+@pytest.mark.parametrize(("number", "has_enough_events"), [(FEWEST_DECISIVE, True), (FEWEST_DECISIVE - 1, False)])
+def test_few_events_are_not_enough_to_choose(number: int, has_enough_events: bool) -> None:
     """Of both kinds, and only those that some of the thresholds report earlier than others."""
     certain = replace(LOSS, mornings=(0.0,), probabilities=(1.0,))
     enough = [LOSS] * FEWEST_DECISIVE + [OVER] * number + [certain] * 20
     curve = cost_of_thresholds(enough, [0.2, 0.5, 0.7], PRICES)
-    assert (curve.decisive_losses, curve.decisive_false, curve.can_tell) == (FEWEST_DECISIVE, number, can_tell)
+    assert (curve.decisive_losses, curve.decisive_false, curve.has_enough_events) == (
+        FEWEST_DECISIVE,
+        number,
+        has_enough_events,
+    )
     other = cost_of_thresholds([LOSS] * number + [OVER] * FEWEST_DECISIVE, [0.2, 0.5, 0.7], PRICES)
-    assert other.can_tell is can_tell
+    assert other.has_enough_events is has_enough_events
 
 
 def test_thresholds_are_alike_unless_the_events_tell_them_apart() -> None:
@@ -84,4 +88,4 @@ def test_no_thresholds_are_an_error_and_no_events_cost_nothing() -> None:
         cost_of_thresholds([LOSS], [], PRICES)
     curve = cost_of_thresholds([], [0.2, 0.5], PRICES)
     assert [cost.total for cost in curve.costs] == [0.0, 0.0]
-    assert not curve.can_tell
+    assert not curve.has_enough_events

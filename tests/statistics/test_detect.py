@@ -258,8 +258,8 @@ def test_short_level_between_two_clearly_different_ones_is_kept(length: int, mid
     """Levels 1, `middle` and `last`, each two at least 7.7 times the noise apart: both steps, each at its date."""
     parts = (60, 60 + length, middle), (60 + length, 120, last)
     series = [(times(120), stepped_twice(120, *parts, seed=i)) for i in range(20)]
-    found = [indices(detection) for detection in detect_many(series)]
-    near = [len(dates) == 2 and abs(dates[0] - 60) <= 1 and abs(dates[1] - 60 - length) <= 1 for dates in found]
+    detected = [indices(detection) for detection in detect_many(series)]
+    near = [len(dates) == 2 and abs(dates[0] - 60) <= 1 and abs(dates[1] - 60 - length) <= 1 for dates in detected]
     assert sum(near) >= 18
 
 
@@ -268,12 +268,12 @@ def test_four_observations_between_two_levels_are_no_level() -> None:
     assert {len(detection.changes) for detection in detect_many(series)} == {1}
 
 
-@pytest.mark.parametrize(("observations", "found"), [(3, 0), (4, 20)])
-def test_first_level_needs_four_observations(observations: int, found: int) -> None:
+@pytest.mark.parametrize(("observations", "series_with_step"), [(3, 0), (4, 20)])
+def test_first_level_needs_four_observations(observations: int, series_with_step: int) -> None:
     """Like a newest level. The step is to the half, ten times the noise and more."""
     series = [(times(40), stepped(40, observations, 0.5, seed=seed)) for seed in range(20)]
     dated = [indices(detection) == [observations] for detection in detect_many(series)]
-    assert sum(dated) == found
+    assert sum(dated) == series_with_step
 
 
 def test_loss_of_20_percent_is_reported_with_its_fourth_observation() -> None:

@@ -105,13 +105,13 @@ def test_more_noise_is_no_alternation() -> None:
 
 def test_outliers_of_noise_are_no_alternation() -> None:
     """Outliers to the left in one of 50 sessions, as Edison's series have them: none in 400 series of 90 sessions."""
-    found = []
+    seeds_with_alternation = []
     for seed in range(400):
         stream = np.random.default_rng([67, seed])
         logs = noise(seed, 90, 0.05) - (stream.random(90) < 0.02) * stream.exponential(0.4, 90)
         if find_alternation(logs) is not None:
-            found.append(seed)
-    assert not found
+            seeds_with_alternation.append(seed)
+    assert not seeds_with_alternation
 
 
 @pytest.mark.parametrize("n", [0, 5, 29])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -449,6 +450,13 @@ def test_names_of_many_parameters_leave_out_usual_values_and_stay_unique() -> No
     assert first != last
 
 
+def responses_of(cases: Sequence[dict[str, Scalar]], changed: Sequence[bool]) -> list[SeriesResponse]:
+    """Changed series lost half of their performance (ln -0.7), the others nothing."""
+    return [
+        SeriesResponse(case, is_changed, -0.7 * is_changed) for case, is_changed in zip(cases, changed, strict=True)
+    ]
+
+
 @pytest.mark.parametrize(("names", "most_listed"), [(1, 1), (2, 2), (4, 2)])
 def test_long_list_of_free_texts_is_no_common_factor(names: int, most_listed: int) -> None:
     """`variant` is a parameter of an import that the vocabulary does not know: 24 texts, 3 series each."""
@@ -459,9 +467,9 @@ def test_long_list_of_free_texts_is_no_common_factor(names: int, most_listed: in
     ]
     listed = {f"run of {number}" for number in (1, 4, 6, 9)[:names]}
     changed = [case["variant"] in listed for case in cases]
-    found = explain_changes([SeriesResponse(case, is_, -0.7 * is_) for case, is_ in zip(cases, changed, strict=True)])
-    assert found.rule is not None
-    assert max(len(condition.values) for condition in found.rule.conditions) == most_listed
+    explanation = explain_changes(responses_of(cases, changed))
+    assert explanation.rule is not None
+    assert max(len(condition.values) for condition in explanation.rule.conditions) == most_listed
 
 
 def test_list_of_values_of_a_known_parameter_is_a_common_factor() -> None:
@@ -474,6 +482,6 @@ def test_list_of_values_of_a_known_parameter_is_a_common_factor() -> None:
         for ranks in (4, 16)
     ]
     changed = [case["api"] in ("POSIX", "HDF5", "PNETCDF", "DFS") for case in cases]
-    found = explain_changes([SeriesResponse(case, is_, -0.7 * is_) for case, is_ in zip(cases, changed, strict=True)])
-    assert found.rule is not None
-    assert (found.rule.precision, found.rule.recall) == (1.0, 1.0)
+    explanation = explain_changes(responses_of(cases, changed))
+    assert explanation.rule is not None
+    assert (explanation.rule.precision, explanation.rule.recall) == (1.0, 1.0)

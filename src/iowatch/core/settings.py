@@ -48,9 +48,8 @@ class Prices(ClosedModel):
     Attributes:
         half_speed_day_hours: of all users of a file system together, in a day in which it has half of its performance.
             Assumed, because no published figure was found: 100 jobs a day, each of which waits 6 minutes longer.
-        false_message_minutes: of the administrator, for a message about something that does not last. Assumed: 23
-            minutes until a person is back at the interrupted work (Mark, Gudith, Klocke: The cost of interrupted work,
-            CHI 2008), and some to look at the page.
+        false_message_minutes: of the administrator, for a message about something that does not last. Assumed: ten
+            minutes to look at the page, and twenty until the person is back at the interrupted work.
 
     Only the quotient of both decides which threshold is the cheapest one.
     """

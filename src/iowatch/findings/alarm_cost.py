@@ -63,7 +63,8 @@ def assess_alarm_cost(history: History, system: str) -> AlarmCost:
         UsageError: the system is not in the history.
     """
     history.require_system(system)
-    findings = state.load_findings(history, system)
+    # Patterns have no probability to last: they are reported with any threshold.
+    findings = [finding for finding in state.load_findings(history, system) if finding.pattern is None]
     rows = headline_series(history, system)
     prices = settings.site_settings().prices
     in_force = state.alarm_limits(system).suspected_probability
@@ -108,8 +109,8 @@ def assess_alarm_cost(history: History, system: str) -> AlarmCost:
 
 
 def outcome_of(finding: Finding) -> AlarmOutcome:
-    """What became of a finding: it lasted, or it was over, not confirmed or dismissed, or nobody knows."""
-    if finding.state == "dismissed" or finding.is_resolved_as("transient", "not confirmed"):
+    """What became of a finding: it lasted, or it was over, not confirmed or dismissed, or that is not known."""
+    if finding.state == "dismissed" or finding.is_resolved_as("transient", "spell", "not confirmed"):
         return "over"
     if finding.state in SURE_STATES or finding.is_resolved_as("returned"):
         return "lasting"
@@ -146,7 +147,7 @@ def _recorded_since(sessions: Sequence[SessionRow], findings: Sequence[Finding])
     """Start of the first session whose morning is recorded with all findings, epoch seconds; None without one.
 
     An update records what the newest session shows with that session. Sessions that were imported together have it in
-    the newest one only: what the mornings before would have said is not known.
+    the newest one only: what the mornings before would have stated is not known.
     """
     starts = [session.started_at for session in sessions if session.facts.report is not None]
     if not starts:

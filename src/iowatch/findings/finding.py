@@ -31,7 +31,7 @@ PerformanceDirection = Literal["up", "down"]
 SURE_STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted")
 
 
-PatternKind = Literal["repetitions", "alternating", "noise", "trend", "latency", "operations"]
+PatternKind = Literal["repetitions", "alternating", "noise", "drift", "latency", "operations"]
 """Changes that are no step of the best repetition; `iowatch.findings.patterns` states what each is."""
 
 

@@ -606,7 +606,7 @@ def new_finding_id(system: str, group: ChangeGroup, pattern: str | None, taken: 
     direction = "down" if has_losses else "up"
     day = local_day(group.first_after, system_zone(system))
     end = f"-{day:%Y%m%d}-{pattern or direction}"
-    # A number of three digits must have room, too.
+    # Space for a number of three digits.
     stem = f"{system[: min(_SYSTEM_CHARACTERS, _ID_CHARACTERS - len(end) - 4)]}{end}"
     name = stem
     number = 1

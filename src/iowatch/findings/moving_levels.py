@@ -73,10 +73,10 @@ class MovingLevels:
             movement = assess_shift(logs[positions], groups, first)
             if movement is None:
                 return None
-            known = movements.get(file_system)
-            if known is None or abs(movement.log_gain) > abs(known.log_gain):
+            larger = movements.get(file_system)
+            if larger is None or abs(movement.log_gain) > abs(larger.log_gain):
                 movements[file_system] = movement
-        # The one that moves most stands for all.
+        # The one that moves most is stated.
         largest = max(movements.values(), key=lambda movement: movement.usual)
         file_systems = {member.parameters.get("file_system") for member in finding.members}
         names = tuple(sorted(str(name) for name in file_systems if name is not None))

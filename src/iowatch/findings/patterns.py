@@ -2,12 +2,12 @@
 
     observations, detections ── find_patterns ──> changes of each kind ── groups by date ──> findings (`state`)
 
-The best repetition of a session is watched for steps. A file system can become much worse without one:
+The best repetition of a session is monitored for steps. A file system can become much worse without one:
 
-- repetitions: the best one is as before, the others are slower; the median / the best is watched.
+- repetitions: the best one is as before, the others are slower; the median / the best is monitored.
 - alternating: some sessions are bad, the others are as before.
 - noise: more noise between sessions.
-- trend: a slow loss without a step, from the setting `slow_loss` on.
+- drift: a slow loss without a step, from the setting `slow_loss` on.
 - latency: the times to open, to sync and to close, and of the slowest transfers, which a bandwidth hardly contains.
 - operations: counts of operations that were the same in each session (Darshan), and are others now.
 
@@ -37,7 +37,6 @@ from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 
 Floats = NDArray[np.float64]
 
-PATTERN_KINDS: tuple[PatternKind, ...] = get_args(PatternKind)
 # Observations so long before the newest one are assessed; those of a finding that is not over also before its date.
 _ASSESSED_S, _BEFORE_FINDING_S = 400 * DAY_S, 90 * DAY_S
 # A series that was not measured for this time shows nothing new.
@@ -66,11 +65,13 @@ class PatternChange:
     """The change of one series by a pattern.
 
     Attributes:
+        kind: of the pattern.
         change: with levels in `unit`; its gain is below 1.
         unit: of the levels, where it is not that of the metric.
         bad_sessions: of an alternating series.
     """
 
+    kind: PatternKind
     change: SeriesChange
     unit: str | None = None
     bad_sessions: BadSessions | None = None
@@ -126,31 +127,32 @@ def find_patterns(
     series = _load_assessed(history, rows, detections, level_starts, since)
     if not series:
         return []
-    found: dict[PatternKind, list[PatternChange]] = {kind: [] for kind in PATTERN_KINDS}
+    changes: list[PatternChange] = []
     for assessed in series:
-        kind, change = _first_pattern(assessed, slow_loss)
+        change = _first_pattern(assessed, slow_loss)
         if change is not None:
-            found[kind].append(change)
+            changes.append(change)
     # Patterns of other metrics of the same cases; each is compared with the other series of its metrics.
     others = _load_other_metrics(history, series, level_starts, since)
-    found["latency"] = _find_latency_changes(others)
-    found["operations"] = _find_operation_changes(others)
+    changes += _find_latency_changes(others)
+    changes += _find_operation_changes(others)
+    changes = [change for change in changes if not _has_other_pattern(change, previous)]
     groups: list[PatternGroup] = []
-    for kind, changes in found.items():
+    for kind in get_args(PatternKind):
+        changes_of_kind = [change for change in changes if change.kind == kind]
         compared = list(rows)
         if kind in ("latency", "operations"):
-            compared = others.only([change.change.row.metric for change in changes])
-        new_changes = [change for change in changes if not _has_other_pattern(change, kind, previous)]
-        groups += _group_by_date(kind, new_changes, compared, previous)
+            compared = others.only([change.change.row.metric for change in changes_of_kind])
+        groups += _group_by_date(kind, changes_of_kind, compared, previous)
     return groups
 
 
-def _has_other_pattern(change: PatternChange, kind: PatternKind, previous: Sequence[Finding]) -> bool:
+def _has_other_pattern(change: PatternChange, previous: Sequence[Finding]) -> bool:
     """Whether a series has a finding of another kind with this date: one that ends may look like another one."""
     for finding in previous:
         is_near = abs(change.change.first_after - finding.first_after) <= _SAME_EVENT_S
         has_series = any(member.series_id == change.change.row.id for member in finding.members)
-        if finding.pattern != kind and is_near and has_series:
+        if finding.pattern != change.kind and is_near and has_series:
             return True
     return False
 
@@ -185,18 +187,13 @@ def _load_assessed(
     return series
 
 
-def _first_pattern(series: _AssessedSeries, slow_loss: float) -> tuple[PatternKind, PatternChange | None]:
-    """The first kind in the order of the module that a headline series shows."""
-    change = _find_slower_repetitions(series)
-    if change is not None:
-        return "repetitions", change
-    change = _find_alternation(series)
-    if change is not None:
-        return "alternating", change
-    change = _find_noise(series)
-    if change is not None:
-        return "noise", change
-    return "trend", _find_trend(series, slow_loss)
+def _first_pattern(series: _AssessedSeries, slow_loss: float) -> PatternChange | None:
+    """The first one in the order of the module that a headline series shows; None without one."""
+    for find in (_find_slower_repetitions, _find_alternation, _find_noise):
+        change = find(series)
+        if change is not None:
+            return change
+    return _find_drift(series, slow_loss)
 
 
 def _find_slower_repetitions(series: _AssessedSeries) -> PatternChange | None:
@@ -215,7 +212,7 @@ def _find_slower_repetitions(series: _AssessedSeries) -> PatternChange | None:
     is_since = points.time >= step.time
     before, after = float(np.median(points.median[~is_since])), float(np.median(points.median[is_since]))
     point = replace(step, before=before, after=after, ratio=after / before)
-    return PatternChange(SeriesChange(series.row, point, math.log(step.ratio)))
+    return PatternChange("repetitions", SeriesChange(series.row, point, math.log(step.ratio)))
 
 
 def _newest_step(times: NDArray[np.int64], values: Floats, least_size: float) -> ChangePoint | None:
@@ -256,7 +253,7 @@ def _find_alternation(series: _AssessedSeries) -> PatternChange | None:
         sessions_before=alternation.observations_before,
     )
     log_gain = alternation.bad_level - alternation.level
-    return PatternChange(SeriesChange(series.row, point, log_gain), bad_sessions=bad_sessions)
+    return PatternChange("alternating", SeriesChange(series.row, point, log_gain), bad_sessions=bad_sessions)
 
 
 def _find_noise(series: _AssessedSeries) -> PatternChange | None:
@@ -266,10 +263,10 @@ def _find_noise(series: _AssessedSeries) -> PatternChange | None:
         return None
     before, since = 100 * increase.before, 100 * increase.since
     point = _change_point(series.points.time, increase.index, before, since, confidence=1 - increase.chance)
-    return PatternChange(SeriesChange(series.row, point, math.log(before / since)), unit="% noise")
+    return PatternChange("noise", SeriesChange(series.row, point, math.log(before / since)), unit="% noise")
 
 
-def _find_trend(series: _AssessedSeries, slow_loss: float) -> PatternChange | None:
+def _find_drift(series: _AssessedSeries, slow_loss: float) -> PatternChange | None:
     """The newest drift of a series that continues, if it has lost enough."""
     newest = series.row.last or 0
     losses = [drift for drift in current_drifts(series.row, series.detection, newest) if drift.gain <= 1 - slow_loss]
@@ -287,7 +284,7 @@ def _find_trend(series: _AssessedSeries, slow_loss: float) -> PatternChange | No
         confidence=_CERTAIN,
     )
     point = replace(point, observations=len(series.logs))
-    return PatternChange(SeriesChange(series.row, point, log_gain))
+    return PatternChange("drift", SeriesChange(series.row, point, log_gain))
 
 
 def _change_point(times: NDArray[np.int64], index: int, before: float, after: float, confidence: float) -> ChangePoint:
@@ -364,7 +361,7 @@ def _find_latency_changes(others: _OtherMetrics) -> list[PatternChange]:
         if step is None or step.ratio < _LEAST_FACTOR or step.after < _LEAST_TIME_S:
             continue
         if not others.is_at_step(row, step.time):
-            changes.append(PatternChange(SeriesChange(row, step, -math.log(step.ratio))))
+            changes.append(PatternChange("latency", SeriesChange(row, step, -math.log(step.ratio))))
     return changes
 
 
@@ -387,7 +384,7 @@ def _find_operation_changes(others: _OtherMetrics) -> list[PatternChange]:
         before, after = float(counts[index - 1]) + 1, float(counts[index]) + 1
         point = _change_point(points.time, index, before, after, _CERTAIN)
         point = replace(point, before=before - 1, after=after - 1)
-        changes.append(PatternChange(SeriesChange(row, point, -abs(math.log(after / before)))))
+        changes.append(PatternChange("operations", SeriesChange(row, point, -abs(math.log(after / before)))))
     return changes
 
 

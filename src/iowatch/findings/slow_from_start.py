@@ -81,7 +81,10 @@ def _slow_series_of_system(history: History, system: str) -> list[SlowSeries]:
     groups = _sibling_groups(rows, young_ids)
     if not groups:
         return []
-    performance = _performance_by_session(history, [row for group in groups for row in group.rows], young_ids)
+    compared_rows: list[SeriesRow] = []
+    for group in groups:
+        compared_rows += group.rows
+    performance = _performance_by_session(history, compared_rows, young_ids)
     names = dict(zip((row.id for row in rows), short_case_names([series_parameters(row) for row in rows]), strict=True))
     # Of a series that is slow beside two kinds of siblings the larger difference.
     slowest: dict[int, SlowSeries] = {}

@@ -43,7 +43,7 @@ def accepted_since_by_series(
             continue
         for member in finding.members:
             accepted_start = member.first_after
-            if finding.pattern == "trend":
+            if finding.pattern == "drift":
                 # Of a slow loss the level of the day of the decision is accepted, not that of its beginning.
                 accepted_start = start_of_day(date.fromisoformat(review.date), system_zone(finding.system))
             earlier_start = level_starts.get(member.series_id, 0)
@@ -257,17 +257,17 @@ def update_findings(
     # Losses that were over within some sessions, and shifts that a slowly moving level explains.
     levels = MovingLevels(rows, observed.uncut, level_starts)
     spells = Spells(rows, observed.uncut)
-    judged: list[Finding] = []
+    assessed: list[Finding] = []
     for resolved_finding in spells.close(resolved, previous):
         would_act = _would_act(resolved_finding, before.get(resolved_finding.id), limits)
-        judged.append(spells.attach_experience(levels.attach(resolved_finding, would_act), previous))
-    judged += _update_patterns(update, pattern_groups, previous_patterns)
+        assessed.append(spells.attach_experience(levels.attach(resolved_finding, would_act), previous))
+    assessed += _update_patterns(update, pattern_groups, previous_patterns)
     findings: list[Finding] = []
     stored: list[FindingRow] = []
-    for judged_finding in judged:
-        known = before.get(judged_finding.id)
-        finding = with_state(judged_finding, known, decisions, today, report, limits)
-        finding = with_probable_morning(finding, known, update.newest_s)
+    for assessed_finding in assessed:
+        stored_finding = before.get(assessed_finding.id)
+        finding = with_state(assessed_finding, stored_finding, decisions, today, report, limits)
+        finding = with_probable_morning(finding, stored_finding, update.newest_s)
         findings.append(finding)
         document = finding_document(finding)
         stored.append(FindingRow(finding.id, system, finding.first_seen_at, update.now_s, finding.state, document))

@@ -66,7 +66,7 @@ def series_with_slow_losses(findings: Iterable[Finding]) -> frozenset[int]:
     """Return the ids of the series whose slow loss is a finding that is not resolved."""
     series_ids: set[int] = set()
     for finding in findings:
-        if finding.pattern == "trend" and finding.resolution is None:
+        if finding.pattern == "drift" and finding.resolution is None:
             series_ids |= {member.series_id for member in finding.members}
     return frozenset(series_ids)
 

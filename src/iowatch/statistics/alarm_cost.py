@@ -41,7 +41,7 @@ class AlarmPrices:
 
 @dataclass(frozen=True, slots=True)
 class AlarmEvent:
-    """An event, and what the mornings since its first run said about it.
+    """An event, and what the mornings since its first run stated about it.
 
     Attributes:
         mornings: days since its first run, ascending: those on which it was more probable than on all before.
@@ -93,7 +93,7 @@ class CostCurve:
     Attributes:
         costs: of each threshold, in the order of the thresholds.
         cheapest: threshold with the lowest cost; of several the one in the middle.
-        alike: thresholds whose cost the events do not tell from the lowest one.
+        alike: thresholds whose cost does not differ from the lowest one beyond chance.
         decisive_losses, decisive_false: number of events whose delay, or whose false message, depends on the threshold.
     """
 
@@ -104,7 +104,7 @@ class CostCurve:
     decisive_false: int
 
     @property
-    def can_tell(self) -> bool:
+    def has_enough_events(self) -> bool:
         """Whether there are enough events of both kinds to choose a threshold by."""
         return min(self.decisive_losses, self.decisive_false) >= FEWEST_DECISIVE
 

@@ -31,8 +31,8 @@ from iowatch.statistics.constants import MAD_TO_SD, Bools, Floats
 LARGEST_SHIFT = math.log(1.25)
 """Shift (ln) beyond which a change is never taken for one of a moving level, however much the level moves."""
 
-# Sessions before a change that are used; with fewer than the second number nothing is said. Twice as many of the first
-# hardly matter, because the likelihood of a level that moves in weeks is clear by then.
+# Sessions before a change that are used; with fewer than the second number no movement is stated. Twice as many of the
+# first hardly matter, because the likelihood of a level that moves in weeks is clear by then.
 _MOST_BEFORE, _LEAST_BEFORE = 120, 30
 # Sessions since the change that are used: later ones show more of what the level did afterwards.
 _MOST_AFTER = 60

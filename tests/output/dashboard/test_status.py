@@ -239,12 +239,12 @@ def test_slow_loss_is_a_finding_on_the_pages_and_no_trend_beside_it(shapes_site:
         findings = load_findings(history, "archer")
         assert len(find_trends(history, ["archer"])) == 1
         assert find_trends(history, ["archer"], findings) == []
-    (trend,) = [finding for finding in findings if finding.pattern == "trend"]
+    (drift,) = [finding for finding in findings if finding.pattern == "drift"]
     text = (shapes_site / "findings.html").read_text(encoding="utf-8")
     assert '<h2 id="trends">' not in text
-    assert f"finding/{trend.id}.html" in text
-    page = shown((shapes_site / "finding" / f"{trend.id}.html").read_text(encoding="utf-8"))
-    assert f"slow loss of {100 * (1 - trend.size):.0f} %" in page
+    assert f"finding/{drift.id}.html" in text
+    page = shown((shapes_site / "finding" / f"{drift.id}.html").read_text(encoding="utf-8"))
+    assert f"slow loss of {100 * (1 - drift.size):.0f} %" in page
 
 
 def system(*days: float, origin: Origin = "run", is_running: bool = False) -> SystemEntry:

@@ -42,7 +42,7 @@ def alarm_cost_document(cost: AlarmCost) -> dict[str, Any]:
     """The JSON document of `iowatch findings cost`; hours are per year."""
     document = {**asdict(cost), "prices": cost.prices.model_dump()}
     if cost.curve is not None:
-        document["curve"]["can_tell"] = cost.curve.can_tell
+        document["curve"]["has_enough_events"] = cost.curve.has_enough_events
     return document
 
 
@@ -89,12 +89,12 @@ def _format_row(costs: Sequence[ThresholdCost], in_force: float) -> str:
 
 
 def _format_conclusion(cost: AlarmCost, curve: CostCurve) -> str:
-    """Whether these findings can tell which threshold is the cheapest, and which one it is."""
-    if not curve.can_tell:
+    """Whether these findings show which threshold is the cheapest, and which one it is."""
+    if not curve.has_enough_events:
         losses = f"the delay of {_count_losses(curve.decisive_losses)}"
         messages = format_count(curve.decisive_false, "false message")
         depending = f"{losses} and {messages} depend on it, and it takes {FEWEST_DECISIVE} of each"
-        return f"These findings cannot tell which threshold costs least: {depending}"
+        return f"These findings are too few to choose a threshold: {depending}"
     cheapest = f"{curve.cheapest:.2f} costs least"
     if cost.in_force in curve.alike:
         return (

@@ -57,7 +57,7 @@ def _format_noise(finding: Finding) -> str:
     return f"noise between sessions {format_factor(member.ratio)} ({member.before:.0f} to {member.after:.0f} %)"
 
 
-def _format_trend(finding: Finding) -> str:
+def _format_drift(finding: Finding) -> str:
     return f"slow loss of {100 * (1 - finding.size):.0f} % ({format_factor(finding.size)}), no step"
 
 
@@ -85,7 +85,7 @@ _FORMATS: Mapping[PatternKind, Callable[[Finding], str]] = {
     "repetitions": _format_repetitions,
     "alternating": _format_alternating,
     "noise": _format_noise,
-    "trend": _format_trend,
+    "drift": _format_drift,
     "latency": _format_latency,
     "operations": _format_operations,
 }

@@ -371,7 +371,7 @@ def _relative_lines(finding: Finding, machine: data.SystemEntry, points: PointsO
         if member is not None and member.states_levels:
             level_before = member.before
         else:
-            # No change of its level was detected in this series: the median before stands for it.
+            # No change of its level was detected in this series: the median before is used.
             headlines_before = headlines[series_points.time < finding.first_after]
             if not len(headlines_before):
                 continue

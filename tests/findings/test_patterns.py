@@ -7,6 +7,7 @@ other operations, more noise, alternating good and bad sessions, and a slow loss
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,12 +15,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from iowatch.core import Scalar
-from iowatch.findings import Finding, assess_alarm_cost, find_trends, update_findings
+from iowatch.core import Scalar, UsageError
+from iowatch.findings import (
+    Finding,
+    assess_alarm_cost,
+    find_stack_exchange,
+    find_trends,
+    require_steps,
+    update_findings,
+)
 from iowatch.output.text.decisions import format_resolution
 from iowatch.output.text.findings import finding_headline, finding_line, finding_lines, short_summary
 from iowatch.reference import reviews
-from iowatch.store import History, RunRecord, SeriesFilter
+from iowatch.store import History, RunRecord, SeriesFilter, StackRecord
 from tests.builders import build_result, build_run, build_session, store_session
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
@@ -37,7 +45,11 @@ def usual(stream: np.random.Generator, level: float = 1000.0, noise: float = 0.0
     return np.asarray(level * np.exp(stream.normal(0, noise)) * np.exp(stream.normal(0, 0.02, 5)))
 
 
-def record(history: History, nights: Sequence[int], result_of: ResultOf) -> None:
+OLD = StackRecord("gnu", {"parts": [{"name": "hdf5", "version": "1.14"}]})
+NEW = StackRecord("gnu", {"parts": [{"name": "hdf5", "version": "2.0"}]})
+
+
+def record(history: History, nights: Sequence[int], result_of: ResultOf, stack: StackRecord = OLD) -> None:
     """Record one session a night with a write and a read of four interfaces."""
     for night in nights:
         stream = np.random.default_rng([66, night])
@@ -49,7 +61,7 @@ def record(history: History, nights: Sequence[int], result_of: ResultOf) -> None
                 case: dict[str, Scalar] = {"operation": operation, "api": interface, "file": "shared", "ranks": 4}
                 for metric, samples in result_of(night, interface, operation, stream).items():
                     results.append(build_result(*samples.tolist(), operation=operation, metric=metric, case=case))
-            runs.append(build_run(*results, name=f"ior:{interface}", started_at=moment + 60))
+            runs.append(build_run(*results, name=f"ior:{interface}", stack=stack, started_at=moment + 60))
         store_session(history, build_session(f"night-{night}", system="site", started_at=moment), runs)
 
 
@@ -241,6 +253,18 @@ def test_pattern_has_no_threshold_whose_cost_could_be_counted(history: History, 
     assert only_finding(update(history, 59)).pattern == "repetitions"
     cost = assess_alarm_cost(history, "site")
     assert (cost.counted, cost.undecided, cost.unrecorded) == (0, 0, 0)
+
+
+def test_pattern_is_not_measured_again_by_pairs_that_compare_levels(history: History, root: Path) -> None:
+    """Its stack changed with it, as that of a step whose stacks are offered for `bisect` and `reproduce`."""
+    record(history, range(40), slower_repetitions, OLD)
+    record(history, range(40, 60), slower_repetitions, NEW)
+    finding = only_finding(update(history, 59))
+    assert [difference.what for difference in finding.differences if difference.subject == "stack"] == ["hdf5"]
+    assert find_stack_exchange(history, replace(finding, pattern=None)) is not None
+    assert find_stack_exchange(history, finding) is None
+    with pytest.raises(UsageError, match="a pattern \\(repetitions\\), and pairs of runs compare levels"):
+        require_steps(finding)
 
 
 def test_texts_of_each_kind_have_no_step(history: History, root: Path) -> None:

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
     from iowatch.findings.slow_parts import SlowParts, find_slow_parts
     from iowatch.findings.slow_targets import TargetRatio, slow_targets_of_run
-    from iowatch.findings.stack_exchange import find_stack_exchange
+    from iowatch.findings.stack_exchange import find_stack_exchange, require_steps
     from iowatch.findings.state import (
         OrphanedDecision,
         alarm_limits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from iowatch.core import UsageError
 from iowatch.findings.evidence import stack_differences
 from iowatch.findings.finding import Finding, FindingMember, strongest_first
 from iowatch.store import History, RunRow
@@ -19,12 +20,29 @@ class StackExchange:
     after: RunRow
 
 
+def require_steps(finding: Finding) -> None:
+    """Check that pairs of runs can show the change of a finding again: they compare levels, which a pattern has not.
+
+    Raises:
+        UsageError: its changes are a pattern.
+    """
+    if finding.pattern is not None:
+        raise UsageError(
+            f"finding {finding.id}: its change is a pattern ({finding.pattern}), and pairs of runs compare levels",
+            hint=f"`iowatch findings show {finding.id}` lists what differs between the runs before and after.",
+        )
+
+
 def find_stack_exchange(history: History, finding: Finding) -> StackExchange | None:
     """The member with the largest change whose stack differs, and its runs before and after; None without one.
+
+    A pattern has none: what can be done with an exchange compares levels.
 
     The date of a change is exact to five observations (docs/detection.md, step 7): where no stack differs at the date,
     the nearest exchange of a stack within these is taken.
     """
+    if finding.pattern is not None:
+        return None
     strongest = strongest_first(finding.members)[:_MAX_MEMBERS]
     # First the runs at the date of the change, then those around it.
     pairs_of_members: list[tuple[FindingMember, list[tuple[int, int]]]] = []

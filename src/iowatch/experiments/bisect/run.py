@@ -35,7 +35,7 @@ from iowatch.experiments.common.pairs import (
     measure_pairs,
     read_pairs,
 )
-from iowatch.findings import find_finding, find_stack_exchange
+from iowatch.findings import find_finding, find_stack_exchange, require_steps
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
 from iowatch.session.interleaved import WarmUpError
@@ -118,6 +118,7 @@ def finding_search(history: History, name: str, options: BisectOptions) -> Findi
         UsageError: unknown finding; the stacks do not differ, are no longer what was recorded, or cannot be exchanged.
     """
     finding = find_finding(history, name)
+    require_steps(finding)
     exchange = find_stack_exchange(history, finding)
     if exchange is None:
         raise UsageError(

@@ -27,7 +27,7 @@ from iowatch.experiments.common.pairs import (
     measure_pairs,
     read_pairs,
 )
-from iowatch.findings import find_finding, find_stack_exchange
+from iowatch.findings import find_finding, find_stack_exchange, require_steps
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
 from iowatch.session.options import SessionOptions
@@ -107,6 +107,7 @@ def find_change(history: History, name: str) -> RecordedChange:
 def _change_of_finding(history: History, name: str) -> RecordedChange:
     """The change of the member of a finding whose stack changed."""
     finding = find_finding(history, name)
+    require_steps(finding)
     exchange = find_stack_exchange(history, finding)
     if exchange is None:
         raise UsageError(

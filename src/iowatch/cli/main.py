@@ -35,6 +35,7 @@ _SUITE_COMMANDS = (
     ("dashboard", _NIGHT, "Build or serve the dashboard."),
     ("notify", _NIGHT, "Send notices about findings: chat, mail, issue."),
     ("maintenance", _NIGHT, "Decide after a maintenance whether the system is as fast as before."),
+    ("report", _NIGHT, "A quarter of each system on one page."),
     ("init", _SITE, "Write the repository of a site."),
     ("doctor", _SITE, "Show what this machine provides and lacks."),
     ("config", _SITE, "Show all settings in force, with the origin of each."),

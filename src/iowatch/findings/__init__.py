@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from iowatch.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from iowatch.findings.alarm_cost import AlarmCost, assess_alarm_cost
+    from iowatch.findings.alarm_cost import AlarmCost, SeriesShares, assess_alarm_cost
     from iowatch.findings.case_parameters import (
         CASE_PARAMETERS,
         derive_parameters,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from iowatch.findings.document import finding_document, finding_from_document
     from iowatch.findings.experiments import FindingExperiment, find_experiments
     from iowatch.findings.finding import (
+        SURE_STATES,
         AppliedDecision,
         CovariateDifference,
         DirectionGroup,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         PatternKind,
         ProbeResponse,
         Resolution,
+        ResolutionKind,
         SlowNode,
         SlowTarget,
         SlowTargetOfRuns,

@@ -6,18 +6,16 @@ All forms have the same parts: the decision in one sentence, what it rests on, o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Iterator
 from typing import Any
 
 from junitparser import Failure, JUnitXml, Skipped, TestCase
 from junitparser.junitparser import FinalResult
-from rich.console import Console
 
-from iowatch.core import METRICS, escape_controls, format_count, format_local_time, format_number, make_table
+from iowatch.core import METRICS, format_count, format_local_time, format_number
 from iowatch.findings import AssessedSeries
-from iowatch.output.report import escape_markdown, junit_case, junit_suite, valid_xml
+from iowatch.output.report import junit_case, junit_suite, valid_xml
+from iowatch.output.sheet import Sheet, SheetDecision, SheetSection, SheetTable
 from iowatch.output.text.changes import format_change
 from iowatch.output.text.fitness import (
     RIGHT_ALIGNED,
@@ -34,14 +32,7 @@ from iowatch.session.repeated_runs import MaintenanceOutcome
 from iowatch.site import system_zone
 
 _DECISION_WORDS = {"fit": "FIT", "not fit": "NOT FIT", "undecided": "UNDECIDED"}
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A title, and lines below it; it is left out without lines."""
-
-    title: str
-    lines: Sequence[str]
+_DECISION_STYLES = {"fit": "good", "not fit": "bad", "undecided": "open"}
 
 
 def summary(outcome: MaintenanceOutcome) -> str:
@@ -53,29 +44,29 @@ def summary(outcome: MaintenanceOutcome) -> str:
     return assessment_sentence(outcome.system, outcome.assessment, f"in {minutes}")
 
 
-def _sections(outcome: MaintenanceOutcome) -> list[_Section]:
+def _sections(outcome: MaintenanceOutcome) -> list[SheetSection]:
     """What the report says beside the series."""
     assessment = outcome.assessment
     lower, higher = assessment.lower, assessment.higher
     lower_title = "Lost" if assessment.decision == "not fit" else "Most like a loss (does not decide)"
     failed = [f"{problem.run}, {problem.stack}: {problem.kind}, {problem.reason}" for problem in outcome.failed]
     sections = [
-        _Section("Decision", list(evidence_lines(assessment))),
-        _Section("Failed or missing", failed),
-        _Section(lower_title, list(group_lines(lower))),
+        SheetSection("Decision", list(evidence_lines(assessment))),
+        SheetSection("Failed or missing", failed),
+        SheetSection(lower_title, list(group_lines(lower))),
     ]
     if higher is not None and higher.decides:
-        sections.append(_Section("Improved", list(group_lines(higher))))
+        sections.append(SheetSection("Improved", list(group_lines(higher))))
     nodes = [
         f"{node.node}: {node.ratio:.1f} times the time of the other nodes, in {node.slow_runs} of {node.runs} runs"
         for node in assessment.slow_nodes
     ]
     sections += [
-        _Section("Slow nodes", nodes),
-        _Section("Meant changes", [format_expectation(result) for result in assessment.expectations]),
-        _Section("Not measured, no time", outcome.unmeasured),
-        _Section(PUBLISHED_TITLE, [format_published(figure) for figure in outcome.published]),
-        _Section("Results without a baseline", list(_headline_lines(outcome))),
+        SheetSection("Slow nodes", nodes),
+        SheetSection("Meant changes", [format_expectation(result) for result in assessment.expectations]),
+        SheetSection("Not measured, no time", outcome.unmeasured),
+        SheetSection(PUBLISHED_TITLE, [format_published(figure) for figure in outcome.published]),
+        SheetSection("Results without a baseline", list(_headline_lines(outcome))),
     ]
     return [section for section in sections if section.lines]
 
@@ -94,10 +85,6 @@ def _headline_lines(outcome: MaintenanceOutcome) -> Iterator[str]:
         yield text
 
 
-def _title(outcome: MaintenanceOutcome) -> str:
-    return f"{outcome.system} after '{outcome.request.title}': {_DECISION_WORDS[outcome.decision]}"
-
-
 def _facts(outcome: MaintenanceOutcome) -> list[str]:
     """Which maintenance, suite and session."""
     zone = system_zone(outcome.system)
@@ -114,89 +101,19 @@ def _facts(outcome: MaintenanceOutcome) -> list[str]:
     return facts
 
 
-def render_outcome(outcome: MaintenanceOutcome, console: Console) -> None:
-    """Print the report."""
-    console.print(_title(outcome), markup=False, emoji=False, soft_wrap=True)
-    console.print(summary(outcome), markup=False, emoji=False, soft_wrap=True)
-    for section in _sections(outcome):
-        for line in (f"{section.title}:", *(f"  {line}" for line in section.lines)):
-            console.print(line, markup=False, emoji=False, soft_wrap=True)
-    rows = list(series_rows(outcome.assessment))
-    if rows:
-        table = make_table(*SERIES_COLUMNS, right=RIGHT_ALIGNED)
-        for cells in rows:
-            table.add_row(*cells)
-        console.print(table)
-    for fact in _facts(outcome):
-        console.print(fact, markup=False, emoji=False, soft_wrap=True)
-
-
-def outcome_markdown(outcome: MaintenanceOutcome) -> str:
-    """The report as Markdown."""
-    paragraphs = [f"## {escape_markdown(_title(outcome))}", escape_markdown(summary(outcome))]
-    for section in _sections(outcome):
-        lines = "\n".join(f"- {escape_markdown(line)}" for line in section.lines)
-        paragraphs.append(f"### {section.title}\n\n{lines}")
-    rows = list(series_rows(outcome.assessment))
-    if rows:
-        rule = ["---:" if column in RIGHT_ALIGNED else "---" for column in SERIES_COLUMNS]
-        table = [f"| {' | '.join(SERIES_COLUMNS)} |", f"|{'|'.join(rule)}|"]
-        for cells in rows:
-            table.append(f"| {' | '.join(map(escape_markdown, cells))} |")
-        paragraphs.append("\n".join(table))
-    paragraphs += [escape_markdown(fact) for fact in _facts(outcome)]
-    return "\n\n".join(paragraphs) + "\n"
-
-
-_STYLE = """
-body { font: 10.5pt/1.4 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #111; }
-h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.05em; margin: 1em 0 .2em; }
-ul { margin: 0; padding-left: 1.2em; } table { border-collapse: collapse; margin-top: 1em; font-size: .85em; }
-td, th { padding: .15em .6em; border-bottom: 1px solid #ccc; text-align: left; } .n { text-align: right; }
-.decision { display: inline-block; padding: .1em .6em; color: #fff; background: #555; }
-.decision.fit { background: #1b6e3c; } .decision.not { background: #a3231f; }
-.signed { margin-top: 2.5em; display: flex; gap: 2em; } .signed p { flex: 1; border-top: 1px solid #111; }
-.facts { color: #444; font-size: .85em; } @media print { body { margin: 0; } }
-"""
-
-
-def outcome_html(outcome: MaintenanceOutcome) -> str:
-    """The report as one page without scripts, to print and to sign."""
-    title, word = _html(_title(outcome)), _DECISION_WORDS[outcome.decision]
-    style = {"fit": "fit", "not fit": "not", "undecided": "open"}[outcome.decision]
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{_html(outcome.system)} after ‘{_html(outcome.request.title)}’</h1>",
-        f'<p><strong class="decision {style}">{word}</strong> {_html(summary(outcome))}</p>',
-    ]
-    for section in _sections(outcome):
-        items = "".join(f"<li>{_html(line)}</li>" for line in section.lines)
-        parts.append(f"<h2>{_html(section.title)}</h2><ul>{items}</ul>")
-    rows = list(series_rows(outcome.assessment))
-    if rows:
-        parts.append(_html_table(rows))
-    facts = "<br>".join(_html(fact) for fact in _facts(outcome))
-    parts.append(f'<p class="facts">{facts}</p>')
-    parts.append('<div class="signed"><p>Name</p><p>Date</p><p>Signature</p></div></body></html>')
-    return "\n".join(parts) + "\n"
-
-
-def _html(text: str) -> str:
-    return escape(escape_controls(text))
-
-
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table of the series."""
-    lines: list[str] = []
-    for tag, cells in (("th", SERIES_COLUMNS), *(("td", row) for row in rows)):
-        line = ""
-        for column, cell in zip(SERIES_COLUMNS, cells, strict=True):
-            style = ' class="n"' if column in RIGHT_ALIGNED else ""
-            line += f"<{tag}{style}>{_html(cell)}</{tag}>"
-        lines.append(f"<tr>{line}</tr>")
-    return f"<table>{''.join(lines)}</table>"
+def outcome_sheet(outcome: MaintenanceOutcome) -> Sheet:
+    """The report: the decision in one sentence, what it rests on, one line per series."""
+    word = _DECISION_WORDS[outcome.decision]
+    series = SheetTable(SERIES_COLUMNS, list(series_rows(outcome.assessment)), RIGHT_ALIGNED)
+    return Sheet(
+        title=f"{outcome.system} after '{outcome.request.title}': {word}",
+        heading=f"{outcome.system} after ‘{outcome.request.title}’",
+        summary=summary(outcome),
+        parts=[*_sections(outcome), series],
+        facts=_facts(outcome),
+        decision=SheetDecision(word, _DECISION_STYLES[outcome.decision]),
+        is_signed=True,
+    )
 
 
 def outcome_document(outcome: MaintenanceOutcome) -> dict[str, Any]:

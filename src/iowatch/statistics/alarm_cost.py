@@ -120,6 +120,17 @@ class CostCurve:
         raise KeyError(threshold)
 
 
+def lost_user_hours(lost_share: float, days: float, half_speed_day: float) -> float:
+    """Hours that a loss costs the users of a file system.
+
+    Args:
+        lost_share: performance of one file system that it takes, as a share of it (0 to 1).
+        days: how long it went on.
+        half_speed_day: hours that a day with half of the performance costs.
+    """
+    return days * lost_share / _PRICED_LOSS * half_speed_day
+
+
 def cost_of_thresholds(events: Sequence[AlarmEvent], thresholds: Sequence[float], prices: AlarmPrices) -> CostCurve:
     """The cost of a year over the thresholds of the probability that an event lasts.
 
@@ -133,8 +144,8 @@ def cost_of_thresholds(events: Sequence[AlarmEvent], thresholds: Sequence[float]
             day = event.day_of_message(threshold)
             if event.is_lasting:
                 delay = event.end if day is None else min(day, event.end)
-                lost_days = delay * event.lost_share / _PRICED_LOSS
-                late[row, column] = event.per_year * lost_days * prices.half_speed_day
+                hours = lost_user_hours(event.lost_share, delay, prices.half_speed_day)
+                late[row, column] = event.per_year * hours
             elif day is not None:
                 false[row, column] = event.per_year * prices.false_message
     return curve_of_costs(thresholds, late, false)

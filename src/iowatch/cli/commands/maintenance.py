@@ -13,6 +13,7 @@ from iowatch.cli.report_files import report_files
 from iowatch.core import UsageError
 from iowatch.findings import reported_as
 from iowatch.output import fitness, report
+from iowatch.output.sheet import print_sheet, sheet_markdown, sheets_html
 from iowatch.reference import events
 from iowatch.session import maintenance, repeated_runs, run
 from iowatch.session.context import make_context, select_cases
@@ -128,15 +129,16 @@ def end(
         run.check_plan(context, db)
         with History.open(db) as history:
             outcome = repeated_runs.measure_fitness(history, context, request)
+        sheet = fitness.outcome_sheet(outcome)
         # The files first: a reader that closes the pipe of the text must not lose them.
         if markdown:
-            files.write(markdown, fitness.outcome_markdown(outcome))
+            files.write(markdown, sheet_markdown(sheet))
         if html:
-            files.write(html, fitness.outcome_html(outcome))
+            files.write(html, sheets_html([sheet]))
         if junit:
             files.write(junit, fitness.outcome_junit(outcome))
     document = fitness.outcome_document(outcome)
-    common.print_report(as_json, document, lambda console: fitness.render_outcome(outcome, console))
+    common.print_report(as_json, document, lambda console: print_sheet(sheet, console))
     return _EXIT_CODES[outcome.decision]
 
 

@@ -26,12 +26,12 @@ from typing import Any
 from iowatch.cli import main
 from iowatch.core import Output, Result, clean_text, escape_controls, settings
 from iowatch.output import notices
+from iowatch.output.channels.markdown import issue_text
+from iowatch.output.channels.notice import Notice
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.monitoring import write_metrics
 from iowatch.output.notice_channels import (
     MailChannel,
-    Notice,
-    issue_text,
     mail_message,
     mattermost_message,
     notify_settings_model,

@@ -17,7 +17,7 @@ from tests.plugins.examples import write_examples
 Cli = Callable[..., Result]
 FAILING = """
 from typing import Literal
-from iowatch.output.notice_channels import ChannelSettings, NoticeChannel
+from iowatch.output.channels.notice import ChannelSettings, NoticeChannel
 
 class FailingSettings(ChannelSettings):
     kind: Literal["failing"]
@@ -28,7 +28,7 @@ def fail(channel, notice):
 FAILING = NoticeChannel("failing", FailingSettings, fail)
 """
 WITHOUT_KIND = """
-from iowatch.output.notice_channels import ChannelSettings, NoticeChannel
+from iowatch.output.channels.notice import ChannelSettings, NoticeChannel
 
 CHANNEL = NoticeChannel("unreachable", ChannelSettings, print)
 """

@@ -9,7 +9,8 @@ import pytest
 
 from iowatch.core import DAY_S
 from iowatch.output import notices
-from iowatch.output.notice_channels import IssueChannel, Notice, NotifySettings, UndeliveredError
+from iowatch.output.channels.notice import Notice, UndeliveredError
+from iowatch.output.notice_channels import IssueChannel, NotifySettings
 from iowatch.output.pulse_notices import overdue_pulse_notices, stall_notices
 from iowatch.pulse.probe import Reading
 from iowatch.pulse.store import Stall, open_store, store_path

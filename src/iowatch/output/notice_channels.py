@@ -11,152 +11,42 @@ import hashlib
 import http
 import http.client
 import json
-import os
 import re
 import smtplib
 import ssl
-import stat
 import textwrap
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
 from email.message import EmailMessage
 from email.utils import formatdate
 from functools import partial
 from html import escape as escape_html
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args
-from urllib.parse import quote, urlsplit
+from typing import Annotated, Any, Literal, Union
+from urllib.parse import quote
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
-from iowatch import __version__
-from iowatch.core import (
-    InputError,
-    IowatchError,
-    MachineError,
-    escape_line,
-    escape_texts,
-    plugins,
-    roots,
-    settings,
-    write_atomically,
-    yamlfile,
+from iowatch.core import IowatchError, plugins, roots, settings, write_atomically, yamlfile
+from iowatch.output.channels.github import GITHUB
+from iowatch.output.channels.gitlab import GITLAB
+from iowatch.output.channels.jira import JIRA
+from iowatch.output.channels.markdown import issue_text
+from iowatch.output.channels.notice import (
+    ChannelSettings,
+    Notice,
+    NoticeChannel,
+    PartlyDeliveredError,
+    Secret,
+    UndeliveredError,
 )
+from iowatch.output.channels.web import TIMEOUT_S, WebAnswer, connection_error, post_json
 from iowatch.output.report import escape_markdown
 from iowatch.site import system_file
 
-NoticeKind = Literal["finding", "session", "overdue", "digest", "pulse"]
-
-
-@dataclass(frozen=True)
-class Notice:
-    """One event to report; its texts have no control and no invisible characters.
-
-    Attributes:
-        key: identity of the notice; a key is sent once.
-        title: one line, complete in itself.
-        lines: text below the title in a chat.
-        details: more for mails and issues, laid out for a fixed-width font.
-        link: page of the dashboard, or None.
-        facts: plain JSON for programs.
-        made_at: epoch seconds UTC.
-        recipients: of a mail that some recipients have already; empty for all of the channel.
-    """
-
-    kind: NoticeKind
-    key: str
-    system: str
-    title: str
-    lines: tuple[str, ...]
-    details: tuple[str, ...]
-    link: str | None
-    facts: Mapping[str, Any]
-    made_at: int
-    recipients: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("key", "system", "title"):
-            object.__setattr__(self, name, escape_line(getattr(self, name)))
-        for name in ("lines", "details", "facts"):
-            object.__setattr__(self, name, escape_texts(getattr(self, name)))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Notice:
-        """Create a notice from the output of `to_json`."""
-        rows = {name: tuple(document.get(name, ())) for name in ("lines", "details", "recipients")}
-        return cls(**{**document, **rows})
-
-
-class Secret(yamlfile.ClosedModel):
-    """Location of a secret: `environment: NAME` or `file: PATH`; never the secret itself."""
-
-    environment: str | None = None
-    file: str | None = None
-
-    @model_validator(mode="after")
-    def _has_one_location(self) -> Secret:
-        if (self.environment is None) == (self.file is None):
-            raise ValueError("expected one of 'environment: NAME' and 'file: PATH'")
-        return self
-
-    def read(self) -> str:
-        """Read the secret, without surrounding blanks and line ends.
-
-        Raises:
-            InputError: the secret is missing or empty, or other users could read or change it.
-        """
-        if self.environment is not None:
-            source = f"environment variable {self.environment}"
-            secret = os.environ.get(self.environment, "").strip()
-        else:
-            source = f"file {self.file}"
-            secret = _read_secret_file(Path(self.file or "").expanduser()).strip()
-        if not secret:
-            raise InputError(f"the secret of {source} is not set", hint="docs/notices.md.")
-        return secret
-
-
-def _read_secret_file(path: Path) -> str:
-    # The opened file is checked, not its name, so that it cannot be replaced in between.
-    try:
-        with path.open(encoding="utf-8") as stream:
-            status = os.fstat(stream.fileno())
-            mode = stat.S_IMODE(status.st_mode)
-            if mode & 0o077 or status.st_uid != os.geteuid():
-                raise InputError(
-                    f"{path} has mode {mode:03o} and owner {status.st_uid}; secrets must be readable by its owner only",
-                    hint=f"chmod 600 {path}, and change the secret: others may have read it.",
-                )
-            return stream.read(65536)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"cannot read the secret in {path}: {reason}") from None
-
-
-ChannelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # Blanks and line ends could turn one address into several, or into a header.
 MailAddress = Annotated[str, StringConstraints(pattern=r"^[^\s@<>,]+@[^\s@<>,]+$")]
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "never"]
-
-
-class ChannelSettings(yamlfile.ClosedModel):
-    """An entry of `channels` in `notify.yaml`; each channel adds its fields, and the values of `kind`.
-
-    Attributes:
-        name: unique.
-        kind: the `NoticeChannel`; in subclasses a `Literal`.
-        send: kinds of notices to send, at least one.
-    """
-
-    name: ChannelName
-    kind: str
-    send: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = get_args(NoticeKind)
 
 
 class WebhookChannel(ChannelSettings):
@@ -281,23 +171,6 @@ def webhook_message(notice: Notice) -> dict[str, Any]:
     return {"version": 1, **notice.to_json()}
 
 
-def issue_text(notice: Notice) -> str:
-    """Title as a heading, then the body, in the Markdown that GitLab and GitHub share."""
-    paragraphs = [
-        f"# {escape_markdown(notice.title)}",
-        "\n".join(f"- {escape_markdown(line)}" for line in notice.lines),
-    ]
-    if notice.details:
-        # The fence is longer than any in the lines. Indented code is not possible: after a list it continues the list.
-        backticks = re.findall("`+", "\n".join(notice.details))
-        longest = max(map(len, backticks), default=0)
-        fence = "`" * max(3, longest + 1)
-        paragraphs.append("\n".join([f"{fence}text", *notice.details, fence]))
-    if notice.link is not None:
-        paragraphs.append(f"[Dashboard]({notice.link})")
-    return "\n\n".join(paragraphs) + "\n"
-
-
 def mail_subject(notice: Notice) -> str:
     """The first two parts of the title: mail programs show 60 to 120 characters, and the text has the others."""
     # `=?` would begin an encoded word, which may contain line ends (RFC 2047).
@@ -343,53 +216,6 @@ def _mail_html(notice: Notice) -> str:
     return f'<html lang="en">{head}{title}<ul>{lines}</ul>{link}{block}</body></html>\n'
 
 
-# Seconds for each operation of a connection.
-TIMEOUT_S = 10.0
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-
-
-class UndeliveredError(MachineError):
-    """A notice could not be delivered. Its message has no address, token or password."""
-
-
-class PartlyDeliveredError(UndeliveredError):
-    """Some recipients of a mail were refused, the others have it.
-
-    Attributes:
-        refused: addresses of the refused ones.
-    """
-
-    def __init__(self, message: str, refused: Sequence[str]) -> None:
-        super().__init__(message)
-        self.refused = tuple(refused)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Reject redirects, which would send the token to another host, and turn a POST into a GET."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-# An answer of a chat server has a few words; what follows is not read.
-_MAX_ANSWER_BYTES = 65536
-
-
-@dataclass(frozen=True)
-class WebAnswer:
-    """What a server answered to a request that it did not refuse.
-
-    Attributes:
-        code: of HTTP, 200 to 299.
-        content_type: without its parameters, lower case; empty if it is not stated.
-        text: the beginning of the body, without surrounding blanks.
-    """
-
-    code: int
-    content_type: str
-    text: str
-
-
 def accept_chat_answer(answer: WebAnswer) -> bool:
     """Slack and Mattermost answer `ok` (api.slack.com/messaging/webhooks, Mattermost's `incoming_webhook`)."""
     return answer.text == "ok"
@@ -414,57 +240,6 @@ def accept_web_answer(answer: WebAnswer) -> bool:
     is_refused = document.get("ok") is False or document.get("success") is False
     has_error = bool(document.get("error")) or bool(document.get("errors"))
     return not (is_refused or has_error or document.get("status") in ("error", "fail", "failed"))
-
-
-def post_json(url: str, document: Mapping[str, Any], token: str | None = None) -> WebAnswer:
-    """Send a document to a web address, which is a secret.
-
-    Raises:
-        UndeliveredError: the address is not of https, or the server refused it or cannot be reached.
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise UndeliveredError("its address is not well-formed") from None
-    is_local = parts.hostname in _LOOPBACK
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
-        raise UndeliveredError("its address must begin with https:// (http:// only on this machine)")
-    headers = {"Content-Type": "application/json", "User-Agent": f"iowatch/{__version__}"}
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    body = json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-    if is_local:
-        # A proxy would receive requests to this machine unencrypted; those by https pass it as a tunnel.
-        handlers.append(urllib.request.ProxyHandler({}))
-    try:
-        request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310  # scheme checked
-        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as response:
-            content_type = response.headers.get_content_type() if "Content-Type" in response.headers else ""
-            text = response.read(_MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
-            return WebAnswer(response.status, content_type, text)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise UndeliveredError(f"the server answered {error.code}") from None
-    except (OSError, http.client.HTTPException) as error:
-        raise _connection_error(error, "server") from None
-    except ValueError:
-        raise UndeliveredError("its address or token is not well-formed") from None
-
-
-def _connection_error(error: Exception, server: str) -> UndeliveredError:
-    """Error of a failed connection; without the address, which messages of the libraries may contain."""
-    reason = getattr(error, "reason", None)
-    cause = reason if isinstance(reason, Exception) else error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        # The message about another host names it, all others are fixed texts of OpenSSL.
-        is_other_host = "mismatch" in cause.verify_message
-        why = "it was issued for another host" if is_other_host else cause.verify_message
-        return UndeliveredError(f"the server's certificate is not accepted: {why}")
-    why = type(cause).__name__
-    if isinstance(cause, OSError) and cause.strerror:
-        why = cause.strerror
-    return UndeliveredError(f"the {server} cannot be reached: {why}")
 
 
 def _post_notice(
@@ -508,7 +283,7 @@ def _send_mail(channel: MailChannel, notice: Notice) -> None:
     except smtplib.SMTPResponseException as error:
         raise UndeliveredError(f"the mail server answered {error.smtp_code}") from None
     except (smtplib.SMTPException, OSError) as error:
-        raise _connection_error(error, "mail server") from None
+        raise connection_error(error, "mail server") from None
     if refused:
         codes = sorted({str(code) for code, _ in refused.values()})
         reason = f"the mail server refused {len(refused)} of {len(recipients)} recipients ({', '.join(codes)})"
@@ -520,26 +295,6 @@ def _write_issue(channel: IssueChannel, notice: Notice) -> None:
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", notice.key).strip("-.")[:120]
     directory = settings.var_directory() / Path(channel.directory).expanduser()
     write_atomically(directory / f"{name}.md", issue_text(notice))
-
-
-@dataclass(frozen=True)
-class NoticeChannel:
-    """A way to deliver notices.
-
-    Attributes:
-        name: `kind` of its entries in `notify.yaml`.
-        settings: fields of such an entry; the name is a value of its `kind`.
-        deliver: delivers a notice as an entry says, in one attempt; raises `UndeliveredError` if it was refused.
-    """
-
-    name: str
-    settings: type[ChannelSettings]
-    deliver: Callable[[Any, Notice], None]
-
-    def __post_init__(self) -> None:
-        """Raises ValueError where no entry of `notify.yaml` could select the channel."""
-        if self.name not in get_args(self.settings.model_fields["kind"].annotation):
-            raise ValueError(f"channel '{self.name}': expected `kind: Literal[\"{self.name}\"]` in its settings")
 
 
 def _web_channel(
@@ -558,6 +313,9 @@ NOTICE_CHANNELS = plugins.Registry(
         _web_channel("teams", teams_message, accept_teams_answer),
         NoticeChannel("mail", MailChannel, _send_mail),
         NoticeChannel("issue", IssueChannel, _write_issue),
+        GITLAB,
+        GITHUB,
+        JIRA,
     ),
 )
 

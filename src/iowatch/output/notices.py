@@ -33,14 +33,8 @@ from iowatch.core import (
     write_atomically,
 )
 from iowatch.findings import Finding, finding_from_document
-from iowatch.output.notice_channels import (
-    ChannelSettings,
-    Notice,
-    NotifySettings,
-    PartlyDeliveredError,
-    UndeliveredError,
-    deliver_notice,
-)
+from iowatch.output.channels.notice import ChannelSettings, Notice, PartlyDeliveredError, UndeliveredError
+from iowatch.output.notice_channels import NotifySettings, deliver_notice
 from iowatch.output.pulse_notices import overdue_pulse_notices, stall_notices
 from iowatch.output.text.decisions import format_decision, format_updates
 from iowatch.output.text.findings import finding_line, finding_lines, remaining_change_lines
@@ -77,6 +71,8 @@ def compose_notices(
         updates = _pending_updates(finding, states, settings.suspected)
         if updates:
             notices.append(composer.finding(finding, updates, row.updated_at))
+        elif _is_newly_decided(finding, states):
+            notices.append(composer.decision(finding))
         if updates or finding.state != "suspected":
             reported_states[finding.id] = finding.state
     sessions_and_imports = history.sessions(system)
@@ -114,6 +110,12 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
     return ()
 
 
+def _is_newly_decided(finding: Finding, states: Mapping[str, str] | None) -> bool:
+    """Whether a person has decided about a finding since the last call."""
+    is_decided = finding.review is not None and finding.state in ("acknowledged", "accepted", "dismissed")
+    return is_decided and states is not None and states.get(finding.id) not in (None, finding.state)
+
+
 @dataclass(frozen=True)
 class _NoticeComposer:
     """Writes the notices of one system that apply at one moment."""
@@ -132,7 +134,6 @@ class _NoticeComposer:
         lines.append(f"iowatch findings show {finding.id}")
         if finding.needs_action:
             lines.append(f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge, assign)")
-        facts = {name: getattr(finding, name) for name in _FACTS}
         return Notice(
             kind="finding",
             key=f"finding {finding.id} {updated_at} {summary}",
@@ -143,7 +144,23 @@ class _NoticeComposer:
             # Without the first lines, which repeat the title.
             details=tuple(finding_lines(finding))[_HEAD_LINES:],
             link=self.settings.page_link(f"finding/{finding.id}.html"),
-            facts={**facts, "line": finding_line(finding), "updates": list(updates), "label": finding.label},
+            facts={**_finding_facts(finding), "updates": list(updates)},
+            made_at=int(self.now.timestamp()),
+        )
+
+    def decision(self, finding: Finding) -> Notice:
+        """Notice that a person has decided about a finding."""
+        review = finding.review
+        assert review is not None
+        return Notice(
+            kind="decision",
+            key=f"decision {finding.id} {review.decision} {review.date}",
+            system=finding.system,
+            title=f"{finding.system} [{finding.state}]: {finding_line(finding)}",
+            lines=(f"{finding.id}: {finding.state}", format_decision(review)),
+            details=(),
+            link=self.settings.page_link(f"finding/{finding.id}.html"),
+            facts={**_finding_facts(finding), "updates": []},
             made_at=int(self.now.timestamp()),
         )
 
@@ -348,6 +365,20 @@ class _NoticeComposer:
     def _started_since(self, begin: float, sessions: Sequence[SessionRow]) -> list[SessionRow]:
         """The sessions that started from a time (epoch seconds) until now."""
         return [session for session in sessions if begin <= session.started_at <= self.now.timestamp()]
+
+
+def _finding_facts(finding: Finding) -> dict[str, Any]:
+    """A finding for programs: also what its owner in a tracker depends on."""
+    facts = {name: getattr(finding, name) for name in _FACTS}
+    benchmarks = sorted({str(member.parameters.get("benchmark", "")) for member in finding.members} - {""})
+    file_systems = sorted({str(member.parameters.get("file_system", "")) for member in finding.members} - {""})
+    return {
+        **facts,
+        "line": finding_line(finding),
+        "label": finding.label,
+        "benchmarks": benchmarks,
+        "file_systems": file_systems,
+    }
 
 
 def _outcome_of(session: SessionRow) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from iowatch.core import DAY_S, format_local_time
-from iowatch.output.notice_channels import Notice, NotifySettings
+from iowatch.output.channels.notice import Notice
+from iowatch.output.notice_channels import NotifySettings
 from iowatch.output.text.pulse import event_title, format_lasting, stall_line
 from iowatch.pulse.run import DEFAULT_CLIENT
 from iowatch.pulse.store import EVENT_REST_S, NEWS_DAYS, Stall, StoreFile, list_stores, open_store

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, notify_settings_model
+from iowatch.output.channels.notice import Notice, UndeliveredError
+from iowatch.output.notice_channels import NotifySettings, notify_settings_model
 from iowatch.store import History
 from tests.builders import build_session
 from tests.findings.conftest import record_and_update, root

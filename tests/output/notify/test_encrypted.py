@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.output.notice_channels import UndeliveredError, deliver_notice
+from iowatch.output.channels.notice import UndeliveredError
+from iowatch.output.notice_channels import deliver_notice
 from tests.output.notify import test_send
 from tests.output.notify.test_send import NOTICE, AnyServer, Postbox, Web, hook, mail, serving
 

@@ -20,7 +20,7 @@ from iowatch.store import ExpectedResult, FindingRow, History, SessionFacts
 from tests.builders import build_output, build_run, build_session
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
-from .conftest import Post, prevent_overdue_notice, settings
+from .conftest import ISSUES, Post, prevent_overdue_notice, settings
 
 
 def record_session(history: History, uuid: str, moment: datetime, status: str = "ok", runs: int = 1) -> None:
@@ -342,3 +342,26 @@ def test_expired_acknowledgement_returns_with_who_ticket_and_date(
     assert notice.lines[1] == decided
     assert decided in "\n".join(finding_list_lines([back]))
     assert verdict_finding_line(back) == f"{back.id}: {finding_line(back)} ({decided})"
+
+
+def test_a_decision_is_a_notice_where_a_channel_asks_for_it(
+    history: History, record_and_update: RecordAndUpdate
+) -> None:
+    first, decided = date(2025, 3, 1), date(2025, 3, 3)
+    (finding,) = record_and_update(slower_mpiio(), first)
+    prevent_overdue_notice(history)
+    post = Post()
+    notices.send_notices(history, "planted", settings(), update_time(first), post)
+    assert [notice.kind for notice in post.sent] == ["finding"]
+    entry = {"finding": finding.id, "decision": "accepted", "by": "A. Admin", "reason": "meant"}
+    reviews.add_decision("planted", {**entry, "date": date(2025, 3, 2)})
+    record_and_update(slower_mpiio(), decided, since=first)
+    with_decisions = settings(channels=[ISSUES, {**ISSUES, "name": "decisions", "send": ["decision"]}])
+    reports = notices.send_notices(history, "planted", with_decisions, update_time(decided), post)
+    # The usual channel does not get it.
+    assert [len(report.sent) for report in reports] == [0, 1]
+    notice = post.sent[-1]
+    assert (notice.kind, notice.facts["state"]) == ("decision", "accepted")
+    assert "A. Admin" in notice.lines[1]
+    # What owners of tickets depend on.
+    assert notice.facts["benchmarks"] == ["ior"]

@@ -16,7 +16,7 @@ import pytest
 from iowatch.core import InputError, MachineError
 from iowatch.findings import update_findings
 from iowatch.output import notices
-from iowatch.output.notice_channels import Notice, PartlyDeliveredError
+from iowatch.output.channels.notice import Notice, PartlyDeliveredError
 from iowatch.store import History
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 

@@ -19,19 +19,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from iowatch.core import InputError
-from iowatch.output import notice_channels
-from iowatch.output.notice_channels import (
-    IssueChannel,
-    MailChannel,
-    Notice,
-    PartlyDeliveredError,
-    Secret,
-    UndeliveredError,
-    WebhookChannel,
-    deliver_notice,
-    issue_text,
-    mail_message,
-)
+from iowatch.output.channels import web as web_requests
+from iowatch.output.channels.markdown import issue_text
+from iowatch.output.channels.notice import Notice, PartlyDeliveredError, Secret, UndeliveredError
+from iowatch.output.notice_channels import IssueChannel, MailChannel, WebhookChannel, deliver_notice, mail_message
 
 NOTICE = Notice(
     kind="finding",
@@ -239,7 +230,7 @@ def test_token_with_a_line_end_is_refused_and_not_shown(monkeypatch: pytest.Monk
 
 
 def test_unresponsive_server_ends_with_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notice_channels, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(web_requests, "TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent_server:
         url = f"http://127.0.0.1:{silent_server.getsockname()[1]}/"
         with pytest.raises(UndeliveredError, match="reached"):

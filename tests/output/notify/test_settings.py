@@ -171,4 +171,4 @@ def test_example_in_the_documentation_is_valid(write: Callable[[str], Path]) -> 
     write(example)
     read = notice_channels.load_notify_settings("local")
     assert read is not None
-    assert [channel.name for channel in read.channels] == ["chat", "monitoring", "admins", "tracker"]
+    assert [channel.name for channel in read.channels] == ["chat", "monitoring", "admins", "tickets", "tracker"]

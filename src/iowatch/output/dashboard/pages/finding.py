@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import format_number
 from iowatch.findings import Finding, FindingMember, find_experiments, load_observations, strongest_first
+from iowatch.output.channels.tickets import ticket_links
 from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.traces import TraceDiffSummary, TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
@@ -88,6 +89,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "targets_in_logs": [format_target_in_logs(slow) for slow in finding.targets_in_logs],
         "slow_nodes": slow_node_evidence_lines(finding),
         "ticket": "\n".join(finding_lines(finding)),
+        "tracker_links": ticket_links(machine.name, finding.id),
         "runs": _run_links(site.history, finding, machine),
         "sessions": _sessions_around_change(finding, machine),
     }

@@ -1,6 +1,7 @@
 """Figures of findings: time of the first, a nightly and an unchanged update; number of updates in a year.
 
     python bench/findings.py            1,000 series x 365 nights, a planted event every 60 nights
+    python bench/findings.py morning    one more night of 200 series x 10 years, each with a session and five samples
     python bench/findings.py edison     Edison's year day by day: findings and their updates
     python bench/findings.py replay TABLE   the same of another table of NERSC/tokio-abcutils (summaries/*.csv.gz)
     python bench/findings.py rules      how often a planted common factor is recovered
@@ -20,7 +21,7 @@ from itertools import groupby, product
 from pathlib import Path
 
 import numpy as np
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 
 ROOT = Path(__file__).resolve().parents[1]
 # In the place of bench/, where this very file would pass for another module.
@@ -35,6 +36,7 @@ from iowatch.output.text.decisions import format_resolution, format_updates  # n
 from iowatch.output.text.findings import finding_line, short_summary  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
+from iowatch.store.write import insert_runs, insert_session  # noqa: E402
 
 DAY_S = 86400
 START = 1_735_689_600 + 2 * 3600
@@ -142,6 +144,43 @@ def scale() -> None:
         timed("nightly update, 1,000 series", history, "bench")
 
 
+def morning(nights: int = 3650, samples: int = 5) -> None:
+    """The update after one more night of a long history, which has a session and a run per night."""
+    table = values(nights + 1)[:, :: len(cases()) // 200]
+    of_series = cases()[:: len(cases()) // 200]
+    stream = np.random.default_rng(4)
+    with tempfile.TemporaryDirectory() as place, History.open(f"{place}/bench.db") as history:
+        with history.writing() as connection:
+            for number in range(nights):
+                _record_night(connection, number, table[number], of_series, samples, stream)
+        timed(f"first update, {len(of_series)} series x {nights} nights", history, "bench")
+        with history.writing() as connection:
+            _record_night(connection, nights, table[nights], of_series, samples, stream)
+        timed("one more night", history, "bench")
+
+
+def _record_night(
+    connection: Connection,
+    number: int,
+    levels: np.ndarray,
+    of_series: list[tuple[str, dict[str, Scalar]]],
+    samples: int,
+    stream: np.random.Generator,
+) -> None:
+    """A session with one run; the best sample of a result is its level."""
+    moment = START + number * DAY_S
+    results = []
+    for (operation, parameters), level in zip(of_series, levels, strict=True):
+        others = level * np.exp(-np.abs(stream.normal(0, 0.03, samples - 1)))
+        values_of_result = (float(level), *map(float, others))
+        results.append(Result(operation, "bandwidth", "MiB/s", values_of_result, parameters))
+    output = Output("ior", None, "ok", None, tuple(results))
+    session = f"bench-{number}"
+    insert_session(connection, SessionRecord(session, "bench", "nightly", "run", moment), ())
+    run = RunRecord("all", "compute", StackRecord("one"), f"night-{number}", moment, output)
+    insert_runs(connection, session, [run])
+
+
 def tokio(table: Path = EDISON) -> None:
     from iowatch.session.imports import import_files
 
@@ -231,5 +270,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["replay"]:
         tokio(Path(sys.argv[2]))
     else:
-        {"edison": tokio, "rules": rules}.get("".join(sys.argv[1:2]), scale)()
+        {"edison": tokio, "rules": rules, "morning": morning}.get("".join(sys.argv[1:2]), scale)()
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

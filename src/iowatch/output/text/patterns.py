@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from iowatch.core import METRICS, format_number
 from iowatch.findings import DirectionGroup, Finding, FindingMember, PatternKind, strongest_first
-from iowatch.output.text.changes import format_factor
+from iowatch.output.text.changes import format_factor, is_small_change
 from iowatch.output.text.explanations import name_group
 
 
@@ -58,7 +58,8 @@ def _format_noise(finding: Finding) -> str:
 
 
 def _format_drift(finding: Finding) -> str:
-    return f"slow loss of {100 * (1 - finding.size):.0f} % ({format_factor(finding.size)}), no step"
+    factor = "" if is_small_change(finding.size) else f" ({format_factor(finding.size)})"
+    return f"slow loss of {100 * (1 - finding.size):.0f} %{factor}, no step"
 
 
 def _format_latency(finding: Finding) -> str:

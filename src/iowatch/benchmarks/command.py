@@ -100,7 +100,7 @@ def _wrapper(options: Options, scratch: str) -> list[str]:
     """Return the words that start the program: the script measures its time, and prints the record."""
     command = find_command(options)
     file = "" if command.fields.output_file is None else command.filled(command.fields.output_file, scratch)
-    return ["bash", SCRIPT_FILE, "run", command.name, str(command.fields.exit_status), file]
+    return ["bash", SCRIPT_FILE, "run", command.name, file]
 
 
 def _environment(options: Options) -> dict[str, str]:
@@ -237,6 +237,7 @@ def _add_results(builder: parsing.OutputBuilder, record: CommandRecord, context:
             f"{record.search_path}: install it, or add its directory to the stack"
         )
         return
+    builder.facts["exit_status"] = record.status
     if record.status != definition["exit_status"]:
         builder.add_failure(_wrong_status(record))
         return

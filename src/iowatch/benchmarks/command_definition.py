@@ -134,7 +134,7 @@ class MetricFields(CheckedModel):
     docs = "docs/commands.md#fields"
     pattern: Annotated[str, AfterValidator(_check_pattern)] | None = None
     json_path: Annotated[str, AfterValidator(_check_json_path)] | None = Field(default=None, alias="json")
-    unit: Annotated[str, AfterValidator(_check_unit)]
+    unit: Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_check_unit)]
     direction: Literal["higher", "lower"] | None = None
     take: Literal["first", "last", "least", "largest", "median", "sum"] | None = None
 

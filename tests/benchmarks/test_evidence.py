@@ -44,8 +44,8 @@ def test_failure_signature_in_stderr_fails_the_output() -> None:
 
 
 # Those of other numbers of ranks are in test_probes.py, test_node_pairs.py, test_target_probe.py,
-# test_pnetcdf_kernels.py and test_node_times.py.
-OF_OTHERS = ("fio", "hpcc", "node_pairs", "target_probe", "s3d_io", "flash_io", "benchio-record-nodes")
+# test_pnetcdf_kernels.py, test_command.py and test_node_times.py.
+OF_OTHERS = ("fio", "hpcc", "node_pairs", "target_probe", "s3d_io", "flash_io", "benchio-record-nodes", "command")
 OF_TWO_RANKS = [path for path in sorted(DATA.iterdir()) if not path.name.startswith(OF_OTHERS)]
 
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.benchmark import Benchmark
-from iowatch.benchmarks.options import NODES, RANKS, Option, OptionError, Options, OptionType, declare_options
+from iowatch.benchmarks.options import (
+    NO_DEFINITIONS,
+    NODES,
+    RANKS,
+    Option,
+    OptionError,
+    Options,
+    OptionType,
+    SuiteDefinitions,
+    declare_options,
+)
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, Scalar
 from tests.benchmarks import options_table
@@ -112,8 +123,11 @@ def test_option_is_declared_once() -> None:
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=lambda benchmark: benchmark.name)
 def test_every_benchmark_can_be_run_with_its_defaults(benchmark: Benchmark) -> None:
-    """No default is out of bounds, and all together fit."""
-    options = benchmark.read_options({})
+    """No default is out of bounds, and all together fit; a benchmark whose suites define what runs has one entry."""
+    definitions = NO_DEFINITIONS
+    if benchmark.definition_fields is not None:
+        definitions = SuiteDefinitions({"any": benchmark.definition_fields(program="cat")}, Path())
+    options = benchmark.read_options({}, definitions)
     assert benchmark.expects(options)
     assert benchmark.samples(options) >= options.number("repeat")
     assert (benchmark.volume_bytes(options), benchmark.file_bytes(options)) >= (0, 0)

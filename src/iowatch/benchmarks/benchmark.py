@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from iowatch.benchmarks.options import Option, Options
+from iowatch.benchmarks.options import NO_DEFINITIONS, Option, Options, SuiteDefinitions
 from iowatch.benchmarks.parsing import CleanLines, FailureSignature, OutputBuilder, RunContext
 from iowatch.benchmarks.rank_times import RankTimesOption
 from iowatch.core import Layer, Scalar
+from iowatch.core.yamlfile import CheckedModel
 
 ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
 
@@ -141,6 +142,11 @@ class Benchmark:
         writes_files: whether a file system matters; otherwise its cases are measured once, on none in particular.
         probes_targets: whether it measures each target of a file system; the job then lists them in a file.
         rank_times: how the program writes the times of its ranks; None if it cannot, or its output has those of nodes.
+        definition_fields: model of the entries in a suite's field `commands`, which options name; None if a suite
+            defines none.
+        wrapper: options and scratch directory -> words that start the program and measure it from outside; the
+            program's name and the words that start it follow. Empty for none.
+        can_be_traced: whether Darshan can trace the program. It traces no probes in any case.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
 
@@ -179,6 +185,9 @@ class Benchmark:
     writes_files: bool = True
     probes_targets: bool = False
     rank_times: RankTimesOption | None = None
+    definition_fields: type[CheckedModel] | None = None
+    wrapper: Callable[[Options, str], list[str]] = lambda _options, _scratch: []
+    can_be_traced: bool = True
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
     def __post_init__(self) -> None:
@@ -195,13 +204,21 @@ class Benchmark:
         """Return the feature of stacks whose build of the benchmark lacks an interface: `ior-without-hdf5`."""
         return f"{self.package}-without-{variant}"
 
-    def read_options(self, given: Mapping[str, Scalar]) -> Options:
+    @property
+    def is_traced(self) -> bool:
+        """Whether Darshan traces its runs, where a stack has it."""
+        return self.can_be_traced and not self.probes
+
+    def read_options(self, given: Mapping[str, Scalar], definitions: SuiteDefinitions = NO_DEFINITIONS) -> Options:
         """Return the options of a case.
+
+        Args:
+            definitions: what the suite of the case defines.
 
         Raises:
             OptionError: an option that the benchmark does not have, or a value that its declaration does not allow.
         """
-        return Options(self.name, self.options, given)
+        return Options(self.name, self.options, given, definitions)
 
 
 def striping_parameters(options: Options) -> dict[str, Scalar]:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
+from pathlib import Path
+from typing import Any
 
 from iowatch.core import InputError, Scalar, parse_size, suggest_name
 
@@ -206,6 +208,22 @@ def repeat_option(default: int, help_text: str) -> Option:
     return Option("repeat", OptionType.NUMBER, help_text, default=default, minimum=1)
 
 
+@dataclass(frozen=True, slots=True)
+class SuiteDefinitions:
+    """What a suite defines beside options, for options that name it (`Benchmark.definition_fields`).
+
+    Attributes:
+        entries: by name, checked records.
+        directory: of the suite's file.
+    """
+
+    entries: Mapping[str, Any]
+    directory: Path
+
+
+NO_DEFINITIONS = SuiteDefinitions({}, Path())
+
+
 class Options(Mapping[str, Scalar]):
     """The options of one case.
 
@@ -213,13 +231,20 @@ class Options(Mapping[str, Scalar]):
     (`number`, `flag`, `text`, `shape`) return values of the declared type, and the default where the suite sets none.
     """
 
-    def __init__(self, benchmark: str, declared: Mapping[str, Option], given: Mapping[str, Scalar]) -> None:
+    def __init__(
+        self,
+        benchmark: str,
+        declared: Mapping[str, Option],
+        given: Mapping[str, Scalar],
+        definitions: SuiteDefinitions = NO_DEFINITIONS,
+    ) -> None:
         """Check the given values.
 
         Args:
             benchmark: name of the benchmark, for messages.
             declared: its options by name.
             given: the values that a suite sets.
+            definitions: what the suite defines, of which options have the names.
 
         Raises:
             OptionError: an option that is not declared, or a value that the declaration does not allow.
@@ -230,6 +255,7 @@ class Options(Mapping[str, Scalar]):
         self._benchmark = benchmark
         self._declared = dict(declared)
         self._given = dict(given)
+        self.definitions = definitions
 
     def __getitem__(self, name: str) -> Scalar:
         return self._given[name]
@@ -278,7 +304,7 @@ class Options(Mapping[str, Scalar]):
         Raises:
             OptionError: as for a suite.
         """
-        return Options(self._benchmark, self._declared, {**self._given, **values})
+        return Options(self._benchmark, self._declared, {**self._given, **values}, self.definitions)
 
     def _value(self, name: str, types: tuple[OptionType, ...]) -> OptionValue:
         option = self._declared.get(name)

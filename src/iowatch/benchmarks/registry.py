@@ -21,6 +21,7 @@ from iowatch.core import InputError, Output, UsageError, plugins, suggest_name
 def _suite_benchmarks() -> tuple[Benchmark, ...]:
     """The product's benchmarks, in the order of lists; commands that use none do not import their parsers."""
     from iowatch.benchmarks.benchio import BENCHIO
+    from iowatch.benchmarks.command import COMMAND
     from iowatch.benchmarks.fio import FIO
     from iowatch.benchmarks.h5bench import H5BENCH
     from iowatch.benchmarks.hdf5_iotest import HDF5_IOTEST
@@ -31,7 +32,7 @@ def _suite_benchmarks() -> tuple[Benchmark, ...]:
     from iowatch.benchmarks.pnetcdf_kernels import FLASH_IO, S3D_IO
     from iowatch.benchmarks.target_probe import TARGET_PROBE
 
-    return (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, NODE_PAIRS, TARGET_PROBE, S3D_IO, FLASH_IO)
+    return (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, NODE_PAIRS, TARGET_PROBE, S3D_IO, FLASH_IO, COMMAND)
 
 
 BENCHMARKS = plugins.Registry(Benchmark, _suite_benchmarks)

@@ -14,6 +14,7 @@ defaults: {op: both, repeat: 10}
 matrix:                             # every list is an axis; an entry yields all combinations
   - {api: posix, file: per-process, ranks: [1, 4]}
   - {api: mpiio, nodes: [1, 2, all], ranks-per-node: 4}
+commands: {}                        # optional: what options name (docs/commands.md), for benchmarks that have such
 
 `ranks-per-node` is in the place of `ranks`: the case has as many on each of its nodes. `nodes: all` are those of each
 partition of a system; until `iowatch.site.cases_of_system` resolves it, such a case has the fewest possible (one).
@@ -28,12 +29,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface
-from iowatch.benchmarks.options import OptionError, Options, option_faults
+from iowatch.benchmarks.options import NO_DEFINITIONS, OptionError, Options, SuiteDefinitions, option_faults
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
@@ -68,6 +69,8 @@ def current_run_name(name: str) -> str:
     return f"{run_name(benchmark, case)}{hash_sign}{turn}"
 
 
+# A name of the suite becomes a part of names of runs.
+_DEFINITION_NAME = re.compile("[a-z][a-z0-9_-]{0,39}")
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
@@ -84,6 +87,7 @@ class _SuiteFile(CheckedModel):
     may_differ: list[str] = Field(default_factory=list)
     systems: list[str] = Field(default_factory=list)
     file_systems: Literal["all"] | list[str] = Field(default_factory=list)
+    commands: dict[str, Any] = Field(default_factory=dict)
     defaults: dict[str, Scalar] = Field(default_factory=dict)
     matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
 
@@ -239,11 +243,13 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     # benchmarks/<benchmark>/suites/<suite>.yaml of the product, suites/<benchmark>/<suite>.yaml of a site.
     folder = path.parents[1] if path.parent.name == "suites" else path.parent
     benchmark = get_benchmark(folder.name)
+    definitions = _suite_definitions(document, suite, benchmark)
     combinations = list(_combinations(suite, benchmark))
     _check_ranks_per_node(document, combinations)
     _check_declared(document, benchmark, combinations)
     for combination in combinations:
-        _check_usable_options(partial(_where_option, document, combination.entry), benchmark, combination.options)
+        where = partial(_where_option, document, combination.entry)
+        _check_usable_options(where, benchmark, benchmark.read_options(combination.options, definitions))
     # A case is named after the options that vary, and after the file that adds it.
     varying = _varying_names([combination.values for combination in combinations])
     addition = path.stem.partition("+")[2]
@@ -257,7 +263,7 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
                 suite=suite_of_file(path.stem),
                 benchmark=benchmark.name,
                 name=",".join(words) or ONLY_CASE,
-                options=benchmark.read_options(combination.options),
+                options=benchmark.read_options(combination.options, definitions),
                 reference=suite.reference,
                 time_limit_s=suite.time_limit,
                 trace=suite.trace,
@@ -271,6 +277,33 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     _check_may_differ(document, suite, cases)
     _check_names(document, cases)
     return cases
+
+
+def _suite_definitions(document: YamlDocument, suite: _SuiteFile, benchmark: Benchmark) -> SuiteDefinitions:
+    """Return what a suite defines beside options.
+
+    Raises:
+        InputError: the benchmark has no use for it, or a definition is invalid.
+    """
+    if benchmark.definition_fields is None:
+        if suite.commands:
+            fault = f"{document.where(['commands'])}: field 'commands': a suite of {benchmark.name} defines none"
+            raise InputError(f"{fault}; expected in a suite of the benchmark 'command'", hint=document.hint)
+        return NO_DEFINITIONS
+    entries: dict[str, Any] = {}
+    faults: list[str] = []
+    for name in suite.commands:
+        if not _DEFINITION_NAME.fullmatch(name):
+            where = document.where(["commands", name])
+            faults.append(f"{where}: field 'commands': '{name}' is no name; expected small letters, digits, - and _")
+            continue
+        try:
+            entries[name] = document.validated(benchmark.definition_fields, ["commands", name])
+        except InputError as error:
+            faults.append(error.message)
+    if faults:
+        raise InputError("\n".join(faults), hint=documentation_hint(benchmark.definition_fields.docs))
+    return SuiteDefinitions(entries, document.path.absolute().parent)
 
 
 @dataclass(frozen=True)
@@ -448,9 +481,7 @@ def _where_option(document: YamlDocument, entry: int, option: str | None) -> str
     return document.where(["matrix", entry])
 
 
-def _check_usable_options(
-    where: Callable[[str | None], str], benchmark: Benchmark, given: Mapping[str, Scalar]
-) -> None:
+def _check_usable_options(where: Callable[[str | None], str], benchmark: Benchmark, options: Options) -> None:
     """Evaluate everything that a session computes later, so that errors are reported before it starts.
 
     Args:
@@ -459,7 +490,6 @@ def _check_usable_options(
     Raises:
         InputError: the benchmark cannot be run with these options.
     """
-    options = benchmark.read_options(given)
     try:
         _evaluate(benchmark, options)
     except OptionError as error:
@@ -490,5 +520,5 @@ def _evaluate(benchmark: Benchmark, options: Options) -> None:
         benchmark.samples,
     ):
         of_options(options)
-    for command in (benchmark.arguments, benchmark.prepare, benchmark.after, benchmark.before):
+    for command in (benchmark.arguments, benchmark.prepare, benchmark.after, benchmark.before, benchmark.wrapper):
         command(options, "scratch")

@@ -143,7 +143,7 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         stage = Path(self.stagedir)
         # The stack's name; the environment's may differ, because ReFrame takes no dots.
         stack = str(environment.extras.get("stack", environment.name))
-        switched_on = self.darshan and self.order.is_traced and not self.case.tool.probes
+        switched_on = self.darshan and self.order.is_traced and self.case.tool.is_traced
         return CheckedRun(
             case=self.case,
             key=RunKey(partition.name, stack, self.case.run_name),

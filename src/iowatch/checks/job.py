@@ -69,6 +69,11 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     script = trace_program(run, script)
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_command(run, script, settings)
+    # What measures the program from outside is around all of them.
+    wrapper = tool.wrapper(options, str(run.scratch))
+    if wrapper:
+        words = [shlex.quote(word) for word in (*wrapper, run.program)]
+        script = script.with_command([*words, *script.command])
     script = add_starts(run, script)
     # First of all lines; an extension may replace the job by others, whose tasks share a directory.
     script = script.starting_with(remove_earlier_start(run.stage))

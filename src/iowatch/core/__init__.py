@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         start_of_day,
         to_metric_unit,
         to_mib_per_s,
+        to_stored_unit,
         utc_offsets,
     )
 else:

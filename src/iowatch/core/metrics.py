@@ -119,6 +119,10 @@ _ROWS = (
     Metric("darshan_bandwidth", "MiB/s", "higher", "Bandwidth by Darshan's estimate", _BANDWIDTH_CEILING),
     Metric("count", "1", "neutral", "Count", 1e18),
     Metric("share", "1", "neutral", "Share", 1.0),
+    # Numbers that a command of a site prints (docs/commands.md).
+    Metric("size", "bytes", "lower", "Size", 1e18, headline=True),
+    Metric("number_higher", "1", "higher", "Number (higher is better)", 1e18, headline=True),
+    Metric("number_lower", "1", "lower", "Number (lower is better)", 1e18, headline=True),
 )
 
 METRICS = Registry(Metric, _ROWS)

@@ -32,6 +32,11 @@ _FACTORS: dict[str, tuple[float, str]] = {
     **dict.fromkeys(("kIOPS", "kiops", "kops/s"), (1e3, "1/s")),
     **{"1": (1.0, "1"), "%": (0.01, "1")},
 }
+# Units of sizes that programs print; columns of tables are not searched for them (`to_metric_unit`).
+_SIZE_FACTORS = {
+    **dict.fromkeys(("bytes", "byte", "B"), 1.0),
+    **{"kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": float(KIB), "MiB": float(MIB), "GiB": float(GIB)},
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(ib|b)?", re.IGNORECASE)
 
 
@@ -73,6 +78,20 @@ def to_metric_unit(value: float, unit: str) -> Quantity:
         raise InputError(f"unknown unit '{unit}'", hint=f"Expected MiB/s, MB/s, Gbit/s… or {', '.join(_FACTORS)}.")
     factor, stored = _FACTORS[unit]
     return Quantity(value * factor, stored)
+
+
+def to_stored_unit(value: float, unit: str) -> Quantity:
+    """Convert a value as `to_metric_unit` does, and sizes to bytes.
+
+    Raises:
+        InputError: unknown unit.
+    """
+    if unit in _SIZE_FACTORS:
+        return Quantity(value * _SIZE_FACTORS[unit], "bytes")
+    try:
+        return to_metric_unit(value, unit)
+    except InputError as error:
+        raise InputError(error.message, hint=f"{error.hint} Sizes: {', '.join(_SIZE_FACTORS)}.") from None
 
 
 def parse_size(text: str) -> int:

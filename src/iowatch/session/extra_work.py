@@ -58,7 +58,7 @@ def _first_traced_run(
 ) -> RunKey | None:
     """The first run that has a trace and a known time; None without one. Darshan does not trace probes."""
     for run in runs:
-        if run.stack in traced_stacks and not run.case.tool.probes and _longest_s(run, history):
+        if run.stack in traced_stacks and run.case.tool.is_traced and _longest_s(run, history):
             return run.key
     return None
 

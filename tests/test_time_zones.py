@@ -250,9 +250,7 @@ def test_digest_is_sent_on_the_local_day(declared: Declare, history: History) ->
 def test_pages_show_days_of_the_system_and_times_of_the_site(declared: Declare) -> None:
     """22:00 UTC is midnight in Berlin in summer, and 07:00 of the next day in Tokyo."""
     declared(a="Asia/Tokyo", b="America/New_York")
-    template = make_template_environment(BERLIN, ()).from_string(
-        "{{ at | day('a') }} {{ at | day('b') }} {{ at | when }}"
-    )
+    template = make_template_environment(BERLIN).from_string("{{ at | day('a') }} {{ at | day('b') }} {{ at | when }}")
     shown = re.sub("<[^>]*>", "", template.render(at=epoch("2026-07-01T22:00")))
     assert shown == "2 Jul 2026 1 Jul 2026 2026-07-02 00:00"
 

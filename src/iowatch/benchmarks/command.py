@@ -265,7 +265,7 @@ def _read(record: CommandRecord, search: MetricSearch) -> float:
     """
     if record.definition["has_output_file"]:
         lines_text = json_text = record.texts["file"].text
-        names = ("file",)
+        names: tuple[str, ...] = ("file",)
     else:
         json_text = record.texts["stdout"].text
         lines_text = f"{json_text}\n{record.texts['stderr'].text}"

@@ -23,7 +23,7 @@ MAIN = (
     "coverage.html",
     "coverage/franklin.html",
     "comparisons.html",
-    "scaling.html",
+    "published.html",
     "stacks.html",
     "series/1.html",
     "session/demo-franklin-2009-2009-04-30.html",

@@ -14,7 +14,7 @@ from tests.output.dashboard.test_browser import MAIN, page
 pytestmark = pytest.mark.browser
 
 # Published tables below the curves are as wide as printed, in two columns of pages; they scroll.
-TABLES = [name for name in MAIN if name not in ("scaling.html",)]
+TABLES = [name for name in MAIN if name not in ("published.html",)]
 
 
 @pytest.fixture

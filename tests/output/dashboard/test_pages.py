@@ -148,7 +148,7 @@ def test_coverage_counts_missing_results(franklin_site: Path, franklin_history: 
 
 def test_published_tables_have_curves(franklin_site: Path) -> None:
     """Tables 1 to 20 of [lawrence2017] have measurements; 15 of them over writers, all drawn."""
-    text = (franklin_site / "scaling.html").read_text()
+    text = (franklin_site / "published.html").read_text()
     for table in range(1, 21):
         assert f'id="t-lawrence2017-{table}"' in text, table
 

@@ -45,7 +45,7 @@ def test_reference_and_published_figure_are_drawn_and_listed(pages: dict[str, st
     assert plotted(page)["limits"] == {"published": 4944}
     for kind in ("band", "published"):
         assert f'class="key {kind}"' in page, kind
-    assert '<a href="../scaling.html#t-lawrence2017-2">Lawrence et al. 2017, Table 2</a>' in page
+    assert '<a href="../published.html#t-lawrence2017-2">Lawrence et al. 2017, Table 2</a>' in page
     assert "reference of 2017" in page
 
 

@@ -34,8 +34,12 @@ def publish_applications_page(site: SiteBuild) -> None:
     site.write_page(
         "applications.html",
         "fleet/applications.html",
-        systems=[_system_logs(name) for name in tables.list_systems() if site.system in (None, name)],
+        systems=[_system_logs(name) for name in _systems_with_logs(site)],
     )
+
+
+def _systems_with_logs(site: SiteBuild) -> list[str]:
+    return [name for name in tables.list_systems() if site.system in (None, name)]
 
 
 PAGE = Page(
@@ -45,6 +49,7 @@ PAGE = Page(
     publish=publish_applications_page,
     below="findings.html",
     line="what the Darshan logs of all jobs show.",
+    has_content=lambda site: bool(_systems_with_logs(site)),
 )
 
 

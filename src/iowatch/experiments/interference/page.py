@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from markupsafe import Markup
@@ -70,6 +71,11 @@ def publish_interference_page(site: SiteBuild) -> None:
     site.write_page("interference.html", "interference/interference.html", runs=series, **formats)
 
 
+def _has_interference_runs(site: SiteBuild) -> bool:
+    sessions = chain.from_iterable(machine.sessions for machine in site.catalogue.machines)
+    return any(session.facts.interference for session in sessions)
+
+
 PAGE = Page(
     "interference.html",
     "Interference",
@@ -77,6 +83,7 @@ PAGE = Page(
     publish_interference_page,
     below="comparisons.html",
     line="slowdown of one job by others.",
+    has_content=_has_interference_runs,
 )
 
 

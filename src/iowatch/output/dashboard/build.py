@@ -124,7 +124,7 @@ def build_site(
             zone = shared_zone(machine.name for machine in catalogue.machines)
         else:
             zone = core.find_time_zone(options.zone)
-        templates = make_template_environment(zone, pages)
+        templates = make_template_environment(zone)
         templates.globals["review_actions"] = review_choices(history)
         moment = int((now or core.utc_now()).timestamp())
         site = SiteBuild(
@@ -140,7 +140,10 @@ def build_site(
         )
         for source in static_files():
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
-        for page in pages:
+        # What has nothing of this site to show is not in the menu either.
+        shown_pages = [page for page in pages if page.has_content(site)]
+        link_pages(templates, shown_pages)
+        for page in shown_pages:
             _publish(page, site)
         # For the next build, after a decision on the pages.
         writer.write(BUILD_OPTIONS, json.dumps(asdict(options)))
@@ -202,11 +205,20 @@ _COMPILED = _CompiledTemplates()
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
-def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environment:
-    """Create the environment for `dashboards/templates`; times are shown in `zone`, with UTC on hover.
+def link_pages(templates: Environment, pages: Sequence[Page]) -> None:
+    """Let pages link to each other: the global `menu` lists those of the menu in order; `below` others by page."""
+    menu = [page for page in pages if page.menu is not None]
+    menu.sort(key=lambda page: page.menu or 0)
+    below: defaultdict[str, list[Page]] = defaultdict(list)
+    for page in pages:
+        if page.below is not None:
+            below[page.below].append(page)
+    names = {page.name for page in pages}
+    templates.globals.update(menu=menu, below=below, page_names=names)
 
-    The global `menu` lists the pages of the menu in order; `below` those to which another page links, by its name.
-    """
+
+def make_template_environment(zone: tzinfo) -> Environment:
+    """Create the environment for `dashboards/templates`; times are shown in `zone`, with UTC on hover."""
     folders = [core.settings.product_root() / "dashboards" / "templates", *plugins.template_folders()]
     environment = Environment(
         loader=FileSystemLoader(folders),
@@ -217,15 +229,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    menu = [page for page in pages if page.menu is not None]
-    menu.sort(key=lambda page: page.menu or 0)
-    below: defaultdict[str, list[Page]] = defaultdict(list)
-    for page in pages:
-        if page.below is not None:
-            below[page.below].append(page)
     environment.globals.update(
-        menu=menu,
-        below=below,
         zone=str(zone),
         version=__version__,
         site_title=core.settings.site_settings().title,

@@ -489,9 +489,13 @@ class SiteBuild:
     system: str | None = None
     _computed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
-    def compute_once(self, what: str, machine: SystemEntry, compute: Callable[[], _T]) -> _T:
-        """Value of a computation about a system that several pages show; the first caller's is kept."""
-        key = (what, machine.name)
+    def compute_once(self, what: str, machine: SystemEntry | None, compute: Callable[[], _T]) -> _T:
+        """Value of a computation that several pages show; the first caller's is kept.
+
+        Args:
+            machine: the system that it is about; None: all of them.
+        """
+        key = (what, "" if machine is None else machine.name)
         if key not in self._computed:
             self._computed[key] = compute()
         return cast("_T", self._computed[key])
@@ -537,6 +541,7 @@ class Page:
         publish: function that writes the files of the page.
         below: file of the page that links to this one under its heading; None where no page does.
         line: what the page shows, for that link.
+        has_content: whether the page has anything to show of this site; without it there is no page and no link.
     """
 
     name: str
@@ -545,6 +550,7 @@ class Page:
     publish: Callable[[SiteBuild], None]
     below: str | None = None
     line: str = ""
+    has_content: Callable[[SiteBuild], bool] = lambda _site: True
 
     def __post_init__(self) -> None:
         """Raises ValueError where a plugin's page would damage the menu of all pages."""

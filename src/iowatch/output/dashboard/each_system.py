@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import MachineError, UsageError, find_time_zone, utc_now, write_atomically
-from iowatch.output.dashboard.build import BuildOptions, build_site, make_template_environment, static_files
+from iowatch.output.dashboard.build import BuildOptions, build_site, link_pages, make_template_environment, static_files
 from iowatch.output.dashboard.data import SystemEntry, is_overdue, is_session_running, overdue_after_s
 from iowatch.output.dashboard.site import safe_file_name
 from iowatch.session.systems import SystemResult, run_for_systems
@@ -85,7 +85,8 @@ def _write_first_page(results: Sequence[SystemSite], output: Path, zone: tzinfo)
         folder = safe_file_name(result.system)
         has_site = (output / folder / "index.html").exists()
         rows.append({**asdict(result), "site": folder, "has_site": has_site})
-    templates = make_template_environment(zone, ())
+    templates = make_template_environment(zone)
+    link_pages(templates, ())
     text = templates.get_template("systems.html").render(rows=rows, built=int(utc_now().timestamp()))
     try:
         (output / "static").mkdir(parents=True, exist_ok=True)

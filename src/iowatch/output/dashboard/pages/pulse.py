@@ -48,13 +48,16 @@ class FileSystemSection:
 
 def publish_pulse_page(site: data.SiteBuild) -> None:
     """Write `pulse.html`."""
+    systems = []
+    for name in _systems_with_pulses(site):
+        systems.append((name, [_section(file, name, site.now) for file in list_stores(name)]))
+    site.write_page("pulse.html", "pulse.html", systems=systems, days=_DAYS, days_of_stalls=_DAYS_OF_STALLS)
+
+
+def _systems_with_pulses(site: data.SiteBuild) -> list[str]:
     folder = settings.var_directory() / "pulse"
     names = sorted(path.name for path in folder.glob("*") if path.is_dir())
-    systems = []
-    for name in names:
-        if site.system in (None, name):
-            systems.append((name, [_section(file, name, site.now) for file in list_stores(name)]))
-    site.write_page("pulse.html", "pulse.html", systems=systems, days=_DAYS, days_of_stalls=_DAYS_OF_STALLS)
+    return [name for name in names if site.system in (None, name)]
 
 
 PAGE = data.Page(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -75,23 +74,41 @@ class ScalingFigure:
 
 
 def publish_scaling_page(site: data.SiteBuild) -> None:
-    """Write `scaling.html`."""
-    curves_over = cache(OwnCurves(site.history, site.catalogue.machines).over)
-    published_tables = _published_tables()
-    published_figures = [_table_figure(table, curves_over) for table in published_tables]
+    """Write `scaling.html`: results of this site."""
     own_figures: list[ScalingFigure] = []
+    published_tables = _published_tables()
     for machine in site.catalogue.machines:
-        own_figures += _own_figures(site.history, machine.name, curves_over, published_tables)
+        own_figures += _own_figures(site.history, machine.name, _own_curves(site), published_tables)
     site.write_page(
-        "scaling.html",
-        "scaling.html",
-        figures=published_figures,
-        own=own_figures,
-        choices=_filter_choices([*own_figures, *published_figures]),
-        open=_MAX_OPEN,
+        "scaling.html", "scaling.html", figures=own_figures, choices=_filter_choices(own_figures), open=_MAX_OPEN
+    )
+
+
+def publish_published_page(site: data.SiteBuild) -> None:
+    """Write `published.html`: the tables of the papers, with the results of this site of the same case."""
+    figures = [_table_figure(table, _own_curves(site)) for table in _published_tables()]
+    site.write_page(
+        "published.html",
+        "published.html",
+        figures=figures,
+        choices=_filter_choices(figures),
         statements=list(_published_statements()),
         statements_source=_STATEMENTS_SOURCE,
     )
+
+
+def _own_curves(site: data.SiteBuild) -> Callable[[str], list[OwnCurve]]:
+    """Returns the curves of this site's results over a parameter; they are read once for both pages."""
+    curves = OwnCurves(site.history, site.catalogue.machines)
+
+    def over(parameter: str) -> list[OwnCurve]:
+        return site.compute_once(f"curves over {parameter}", None, lambda: curves.over(parameter))
+
+    return over
+
+
+def _has_own_curves(site: data.SiteBuild) -> bool:
+    return any(_own_curves(site)(parameter) for parameter in ("writers", "nodes"))
 
 
 def _published_tables() -> list[PublishedScaling]:
@@ -114,7 +131,8 @@ def _filter_choices(figures: Sequence[ScalingFigure]) -> dict[str, list[str]]:
     return {"paper": list(papers), "system": sorted(systems), "api": sorted(apis)}
 
 
-PAGE = data.Page("scaling.html", "Scaling", 6, publish_scaling_page)
+PAGE = data.Page("scaling.html", "Scaling", 6, publish_scaling_page, has_content=_has_own_curves)
+PUBLISHED_PAGE = data.Page("published.html", "Published", 9, publish_published_page)
 # It prints no table: its figures of bandwidth over clients are images.
 _STATEMENTS_SOURCE = "turner2018"
 

@@ -248,6 +248,7 @@ def test_path_that_leads_nowhere_says_what_is_there(path: str, message: str) -> 
         ("{program: cat, metrics: {run: {json: a, unit: s}}}", "'run' is the result with the program's wall time"),
         ("{program: cat, metrics: {a: {json: a, unit: s}, a: {json: b, unit: s}}}", "key 'a' occurs twice"),
         ("{program: cat, metrics: {A b: {json: a, unit: s}}}", "expected a name of at most 40 small letters"),
+        ("{program: '{scratch}/a'}", "the scratch directory has no program before the run"),
         ("{program: cat, time: false}", "nothing is measured"),
         ("{program: cat, arguments: ['{level}']}", "'{level}': no parameter 'level'. Known: scratch, directory."),
         ("{program: cat, parameters: {scratch: 1}}", "the name has a meaning of its own"),
@@ -324,6 +325,11 @@ def test_placeholders_are_replaced_in_all_words(tmp_path: Path) -> None:
     assert case.requires == ("mpi", "netcdf4")
     assert case.expects == (("a", "time"), ("run", "time"))
     assert (COMMAND.file_bytes(case.options), COMMAND.volume_bytes(case.options)) == (2 << 20, 6 << 20)
+
+
+def test_nothing_outside_the_scratch_directory_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"option 'set' of command: 'remove': scratch/\.\./a is not in the scratch"):
+        only_case(tmp_path, COPY, "  - {set: name=../a}")
 
 
 def test_several_ranks_prepare_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from iowatch.benchmarks.command import COMMAND, find_command
 from iowatch.benchmarks.command_metrics import MetricSearch, ValueMissingError, read_value
 from iowatch.benchmarks.command_record import DEFINITION_FILE, SCRIPT_FILE
 from iowatch.benchmarks.parsing import RunContext
-from iowatch.benchmarks.registry import parse_output
+from iowatch.benchmarks.registry import BENCHMARKS, parse_output
 from iowatch.benchmarks.suites import SuiteCase, read_suite_file
 from iowatch.core import InputError, Output
 from tests.conftest import ROOT
@@ -148,6 +148,14 @@ def test_run_that_is_not_the_requested_one_fails_without_results(tmp_path: Path,
     output = measured(tmp_path, f"  any: {command}")
     assert (output.status, output.results) == ("failed", ())
     assert reason in str(output.reason)
+
+
+def test_program_of_another_benchmark_is_a_command_as_any(tmp_path: Path) -> None:
+    """The line begins the outputs of IOR, and is a failure in those of other benchmarks."""
+    line = "IOR-4.0.0: MPI Coordinated Test of Parallel I/O"
+    assert re.search(BENCHMARKS["ior"].banner, line)
+    output = measured(tmp_path, f"  any: {{program: echo, arguments: ['{line}']}}")
+    assert (output.status, output.reason) == ("ok", None)
 
 
 def test_expected_exit_status_is_no_failure(tmp_path: Path) -> None:

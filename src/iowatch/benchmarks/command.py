@@ -278,6 +278,7 @@ def _read(record: CommandRecord, search: MetricSearch) -> float:
     Raises:
         ValueMissingError: it is not there, or not usable.
     """
+    names: tuple[str, ...]
     if record.definition["has_output_file"]:
         lines_text = json_text = record.texts["file"].text
         names = ("file",)

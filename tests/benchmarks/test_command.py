@@ -14,7 +14,7 @@ from iowatch.benchmarks.command import COMMAND, find_command
 from iowatch.benchmarks.command_metrics import MetricSearch, ValueMissingError, read_value
 from iowatch.benchmarks.command_record import DEFINITION_FILE, SCRIPT_FILE
 from iowatch.benchmarks.parsing import RunContext
-from iowatch.benchmarks.registry import parse_output
+from iowatch.benchmarks.registry import BENCHMARKS, parse_output
 from iowatch.benchmarks.suites import SuiteCase, read_suite_file
 from iowatch.core import InputError, Output
 from tests.conftest import ROOT
@@ -150,6 +150,14 @@ def test_run_that_is_not_the_requested_one_fails_without_results(tmp_path: Path,
     assert reason in str(output.reason)
 
 
+def test_program_of_another_benchmark_is_a_command_as_any(tmp_path: Path) -> None:
+    """The line begins the outputs of IOR, and is a failure in those of other benchmarks."""
+    line = "IOR-4.0.0: MPI Coordinated Test of Parallel I/O"
+    assert re.search(BENCHMARKS["ior"].banner, line)
+    output = measured(tmp_path, f"  any: {{program: echo, arguments: ['{line}']}}")
+    assert (output.status, output.reason) == ("ok", None)
+
+
 def test_expected_exit_status_is_no_failure(tmp_path: Path) -> None:
     output = measured(tmp_path, "  any: {program: sh, arguments: [-c, exit 3], exit_status: 3}")
     assert (output.status, output.facts["exit_status"]) == ("ok", 3)
@@ -248,6 +256,7 @@ def test_path_that_leads_nowhere_says_what_is_there(path: str, message: str) -> 
         ("{program: cat, metrics: {run: {json: a, unit: s}}}", "'run' is the result with the program's wall time"),
         ("{program: cat, metrics: {a: {json: a, unit: s}, a: {json: b, unit: s}}}", "key 'a' occurs twice"),
         ("{program: cat, metrics: {A b: {json: a, unit: s}}}", "expected a name of at most 40 small letters"),
+        ("{program: '{scratch}/a'}", "the scratch directory has no program before the run"),
         ("{program: cat, time: false}", "nothing is measured"),
         ("{program: cat, arguments: ['{level}']}", "'{level}': no parameter 'level'. Known: scratch, directory."),
         ("{program: cat, parameters: {scratch: 1}}", "the name has a meaning of its own"),
@@ -324,6 +333,11 @@ def test_placeholders_are_replaced_in_all_words(tmp_path: Path) -> None:
     assert case.requires == ("mpi", "netcdf4")
     assert case.expects == (("a", "time"), ("run", "time"))
     assert (COMMAND.file_bytes(case.options), COMMAND.volume_bytes(case.options)) == (2 << 20, 6 << 20)
+
+
+def test_nothing_outside_the_scratch_directory_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"option 'set' of command: 'remove': scratch/\.\./a is not in the scratch"):
+        only_case(tmp_path, COPY, "  - {set: name=../a}")
 
 
 def test_several_ranks_prepare_once(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from iowatch.benchmarks.options import NO_DEFINITIONS, Option, Options, SuiteDefinitions
 from iowatch.benchmarks.parsing import CleanLines, FailureSignature, OutputBuilder, RunContext
 from iowatch.benchmarks.rank_times import RankTimesOption
 from iowatch.core import Layer, Scalar
-from iowatch.core.yamlfile import CheckedModel
+
+if TYPE_CHECKING:
+    from iowatch.core.yamlfile import CheckedModel
 
 ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
 

@@ -7,8 +7,10 @@ A suite of this benchmark defines commands (`command_definition`). The job print
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks import benchmark, parsing
@@ -125,10 +127,23 @@ def _before(options: Options, scratch: str) -> str:
     commands: list[str] = []
     if command.fields.remove:
         paths = command.filled_words(command.fields.remove, scratch)
+        _require_within(scratch, paths)
         commands.append(shlex.join(["rm", "-rf", "--", *paths]))
     for path in command.filled_words(command.fields.drop_cache, scratch):
         commands.append(benchmark.drop_cache_command(path))
     return "; ".join(commands)
+
+
+def _require_within(scratch: str, paths: Iterable[str]) -> None:
+    """Require that paths are in the scratch directory, also after parameters were put into them.
+
+    Raises:
+        OptionError: one is not.
+    """
+    directory = Path(os.path.normpath(scratch))
+    for path in paths:
+        if directory not in Path(os.path.normpath(path)).parents:
+            raise OptionError(_SET.name, f"'remove': {path} is not in the scratch directory")
 
 
 def _case(options: Options) -> dict[str, Scalar]:
@@ -263,6 +278,7 @@ def _read(record: CommandRecord, search: MetricSearch) -> float:
     Raises:
         ValueMissingError: it is not there, or not usable.
     """
+    names: tuple[str, ...]
     if record.definition["has_output_file"]:
         lines_text = json_text = record.texts["file"].text
         names: tuple[str, ...] = ("file",)

@@ -36,6 +36,7 @@ _PLACEHOLDER = re.compile(r"\{\{([a-z]\w*)\}\}|\{([a-z]\w*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 # Digits of the SHA-256 that identifies a definition in case parameters, as for workloads.
 _DIGEST_DIGITS = 8
+_NOT_EXECUTED = {"metrics", "time", "exit_status", "requires", "scratch_bytes", "volume_bytes"}
 # A larger input file is part of the identity by its size only: the digest is computed for every case.
 _LARGEST_DIGESTED_BYTES = 16 << 20
 
@@ -55,6 +56,8 @@ def _check_result_name(name: str) -> str:
 def _check_program(text: str) -> str:
     if not text.strip():
         raise ValueError("expected the name of a program on the PATH of the stack, or its path")
+    if f"{{{_SCRATCH}}}" in text:
+        raise ValueError("the scratch directory has no program before the run; expected a name, or '{directory}/NAME'")
     return text
 
 
@@ -234,9 +237,9 @@ class Command:
     def digest(self) -> str:
         """Return digits that identify what is executed; another definition, or other input files, give others.
 
-        The metrics are left out: they change what is read, not what is measured.
+        Left out is what changes only which numbers are read, and where and whether the case is run.
         """
-        document = self.fields.model_dump(mode="json", exclude={"metrics", "time", "scratch_bytes", "volume_bytes"})
+        document = self.fields.model_dump(mode="json", exclude=_NOT_EXECUTED)
         document["files"] = self._file_digests()
         return hashlib.sha256(canonical_json(document).encode()).hexdigest()[:_DIGEST_DIGITS]
 

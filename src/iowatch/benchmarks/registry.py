@@ -149,7 +149,12 @@ def _parse_opened_file(paths: _OutputFiles, tool: str, context: RunContext, pars
 
 
 def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:
-    """Return the failure signatures of one benchmark; the beginning of another benchmark's output is one of them."""
+    """Return the failure signatures of one benchmark; the beginning of another benchmark's output is one of them.
+
+    Programs that a suite defines may be any, also those of other benchmarks.
+    """
+    if benchmark.definition_fields is not None:
+        return benchmark.signatures
     others = (
         FailureSignature(other.banner, f"{other.name} also wrote into this output")
         for other in BENCHMARKS.values()

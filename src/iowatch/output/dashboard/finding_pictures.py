@@ -154,7 +154,7 @@ def fan_picture(content: FanContent, layout: FanLayout = WIDE, zone: tzinfo = UT
     for line in _drawn_lines(content, layout):
         parts += _draw_fan_line(line, content, layout, x, y)
     for group, median in zip(content.groups, medians, strict=True):
-        parts += _draw_median(group, median, content.change_time, x, y)
+        parts += _draw_median(group, median, content, x, y)
     parts += _draw_change(content.change_time, content.change_text, x, layout.width)
     parts += _draw_end(content.end_time, x)
     height = _FAN_HEIGHT
@@ -317,7 +317,7 @@ def _draw_outliers(style: str, points: _Points, x: drawing.AxisScale, y: drawing
 
 
 def _draw_median(
-    group: FanGroup, median: _Points, change_time: int, x: drawing.AxisScale, y: drawing.AxisScale
+    group: FanGroup, median: _Points, content: FanContent, x: drawing.AxisScale, y: drawing.AxisScale
 ) -> Iterator[str]:
     """The thick line of a group; triangles on it since the change show the direction without a colour.
 
@@ -330,10 +330,12 @@ def _draw_median(
     style = _CLASSES[group.direction]
     xs = x.array(times)
     heights = np.array([y(gain) for gain in median.gains[is_inside].tolist()])
-    yield drawing.svg_line_with_gaps(f"{style} median", times, xs, heights)
+    # A thick line through each session would be a bar.
+    weight = " pattern" if content.are_outliers_content and group.direction is not None else ""
+    yield drawing.svg_line_with_gaps(f"{style} median{weight}", times, xs, heights)
     if group.direction is None:
         return
-    next_x = x(change_time) + _SIGN_DISTANCE / 4
+    next_x = x(content.change_time) + _SIGN_DISTANCE / 4
     triangles: list[str] = []
     for sign_x, sign_y in zip(xs.tolist(), heights.tolist(), strict=True):
         if sign_x >= next_x:

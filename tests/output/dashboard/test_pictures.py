@@ -165,7 +165,7 @@ def test_directions_differ_by_colour_and_by_shape() -> None:
     for picture, style, arrow, sign in ((fan(fall=0.5), "loss", "▼", 1), (fan(fall=2.0), "gain", "▲", -1)):
         assert f'<polyline class="{style} median"' in picture
         (path,) = re.findall(rf'<path class="sign {style}" d="([^"]*)"', picture)
-        tips = [float(tip) for tip in re.findall(r"l-6 (-?\d+)z", path)]
+        tips = [float(tip) for tip in re.findall(r"l-7 (-?\d+)z", path)]
         assert len(tips) >= 3
         assert all(tip * sign > 0 for tip in tips)
         assert f"{arrow} ×" in picture
@@ -195,14 +195,18 @@ def test_long_times_are_drawn_in_as_many_points_as_can_be_seen() -> None:
 
 
 def test_member_picture_goes_to_the_newest_session() -> None:
-    """The axis ends at the given time, and the new level where the change is over."""
+    """The axis ends at the given time, and the new level where it ended or the change is over."""
     when = times([-60, 0, 200])
     member = build_member(before=100.0, gain=0.5, last_before=MOMENT - DAY_S, first_after=MOMENT)
-    axis = MemberTimes(int(when[0]), int(when[-1]), end=MOMENT + 100 * DAY_S)
-    picture = str(member_picture(member, when, np.array([100.0, 50.0, 100.0]), axis))
-    ends = re.findall(r'<line class="level loss" x1="([0-9.]+)" [^>]*x2="([0-9.]+)"', picture)
-    # 300 wide, 46 of it for the axis and 6 at the right: 248 for 260 days.
-    assert [float(x) for x in ends[0]] == pytest.approx([46 + 248 * 60 / 260, 46 + 248 * 160 / 260], abs=0.1)
+    for end_day, level_day, expected in ((100, None, 100), (None, 70, 70), (100, 70, 70), (None, None, 200)):
+        end = None if end_day is None else MOMENT + end_day * DAY_S
+        level_end = None if level_day is None else MOMENT + level_day * DAY_S
+        axis = MemberTimes(int(when[0]), int(when[-1]), end, level_end)
+        picture = str(member_picture(member, when, np.array([100.0, 50.0, 100.0]), axis))
+        ends = re.findall(r'<line class="level loss" x1="([0-9.]+)" [^>]*x2="([0-9.]+)"', picture)
+        # 300 wide, 46 of it for the axis and 6 at the right: 248 for 260 days.
+        days = [60, 60 + expected]
+        assert [float(x) for x in ends[0]] == pytest.approx([46 + 248 * day / 260 for day in days], abs=0.1)
 
 
 def test_unchanged_series_are_labelled_independent_of_their_gain() -> None:

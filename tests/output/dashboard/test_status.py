@@ -21,6 +21,7 @@ from iowatch.output.dashboard.data import (
     overdue_after_s,
     session_entry,
 )
+from iowatch.output.dashboard.each_system import SystemSite, urgency_key
 from iowatch.reference import reviews
 from iowatch.store import FindingRow, History, RunRecord, SessionFacts, SessionRow, SessionStatus
 from iowatch.store.records import Origin
@@ -417,3 +418,16 @@ def test_first_morning_is_on_the_page(
     assert f"Next stepWait for the next session, which confirms or ends it; {chance}" in text
     page = shown((tmp_path / "site/finding/planted-20250210-down.html").read_text())
     assert "Newest sessions" in page
+
+
+def test_first_page_of_many_systems_begins_with_those_without_sessions() -> None:
+    """A site that was not built, the longest silence, a shorter one, then losses; `calm` has the newest session."""
+    rows = [
+        SystemSite("calm", newest=30 * DAY_S, session="complete"),
+        SystemSite("loss", newest=30 * DAY_S, session="complete", lost=3.0),
+        SystemSite("late", newest=20 * DAY_S, session="complete", overdue=True),
+        SystemSite("stopped", newest=10 * DAY_S, session="complete", overdue=True),
+        SystemSite("failed", fault="disk full"),
+    ]
+    ordered = [row.system for row in sorted(rows, key=urgency_key)]
+    assert ordered == ["failed", "stopped", "late", "loss", "calm"]

@@ -82,9 +82,9 @@ STRIPING = EvidenceDifference(
 
 
 def test_next_step_does_not_repeat_the_cause() -> None:
-    one = build_finding(differences=(STRIPING,))
-    assert probable_cause(one) == "default striping: stripe_count -1 -> 1"
-    assert next_step(one) == "Check whether this difference was intended"
+    finding = build_finding(differences=(STRIPING,))
+    assert probable_cause(finding) == "default striping: stripe_count -1 -> 1"
+    assert next_step(finding) == "Check whether this difference was intended"
     library = EvidenceDifference("stack", "stack gnu", "hdf5", "1.10", "1.14")
     assert (
         next_step(build_finding(differences=(STRIPING, library))) == "Check whether these 2 differences were intended"

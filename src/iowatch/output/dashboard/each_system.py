@@ -80,7 +80,7 @@ def _write_first_page(results: Sequence[SystemSite], output: Path, zone: tzinfo)
         MachineError: `output` cannot be written.
     """
     rows: list[dict[str, Any]] = []
-    for result in sorted(results, key=_urgency_key):
+    for result in sorted(results, key=urgency_key):
         # A result with a fault has no directory, but an older site may be there.
         folder = safe_file_name(result.system)
         has_site = (output / folder / "index.html").exists()
@@ -137,7 +137,7 @@ def _session_state(machine: SystemEntry, now: int) -> str:
     return "complete" if is_complete else "incomplete"
 
 
-def _urgency_key(result: SystemSite) -> tuple[bool, bool, int, float, bool, int, str]:
+def urgency_key(result: SystemSite) -> tuple[bool, bool, int, float, bool, int, str]:
     """Sort key: systems without a new site first, then those without sessions, those of the longest time first; then
     the most lost performance, then what is not complete.
     """

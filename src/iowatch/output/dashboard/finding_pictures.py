@@ -416,11 +416,17 @@ _MEMBER_COLUMNS = 130
 
 @dataclass(frozen=True)
 class MemberTimes:
-    """The time axis that all members of a finding share, and the end of the change; epoch s, None while it lasts."""
+    """The time axis that all members of a finding share; epoch s.
+
+    Attributes:
+        end: from which on the change is over; None while it is not.
+        level_end: the last observation of the new level of the member that is drawn; None: the end of the axis.
+    """
 
     first: int
     last: int
     end: int | None = None
+    level_end: int | None = None
     zone: tzinfo = UTC
 
 
@@ -450,15 +456,15 @@ def member_picture(
         drawing.svg_line_with_gaps("headline", points.times, x.array(points.times), y.array(points.gains)),
         drawing.svg_line("moment", x(member.first_after), _MEMBER_TOP, x(member.first_after), bottom),
     ]
-    end = axis.last
+    level_end = axis.last if axis.level_end is None else axis.level_end
     if axis.end is not None and member.first_after < axis.end <= axis.last:
-        end = axis.end
-        parts.append(drawing.svg_line("moment", x(end), _MEMBER_TOP, x(end), bottom))
+        level_end = min(level_end, axis.end)
+        parts.append(drawing.svg_line("moment", x(axis.end), _MEMBER_TOP, x(axis.end), bottom))
     if member.states_levels:
         style = f"level {_CLASSES[member.direction]}"
         parts += [
             drawing.svg_line("level before", x(axis.first), y(member.before), x(member.last_before), y(member.before)),
-            drawing.svg_line(style, x(member.first_after), y(member.after), x(end), y(member.after)),
+            drawing.svg_line(style, x(member.first_after), y(member.after), x(level_end), y(member.after)),
         ]
     label = f"{format_number(member.before)} to {format_number(member.after)} {member.unit}"
     return drawing.svg_picture(_MEMBER_WIDTH, _MEMBER_HEIGHT, label, parts, "picture small")

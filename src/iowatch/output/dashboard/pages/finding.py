@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
@@ -426,5 +426,14 @@ def member_figures(
         if series is not None:
             times = points[member.series_id].time
             headlines = levels.sample_headlines(series, points[member.series_id])
-            picture = member_picture(member, times, headlines, axis, has_steps=finding.pattern is None)
+            member_axis = replace(axis, level_end=_level_end(series, member))
+            picture = member_picture(member, times, headlines, member_axis, has_steps=finding.pattern is None)
         yield MemberFigure(member, picture, f"series/{member.series_id}.html")
+
+
+def _level_end(series: data.SeriesEntry, member: FindingMember) -> int | None:
+    """Time (epoch s) of the last observation at the level after the change of a member; None if it is not known."""
+    for level in series.detection.levels if series.detection is not None else ():
+        if level.time <= member.first_after <= level.last_time:
+            return int(level.last_time)
+    return None

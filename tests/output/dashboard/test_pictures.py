@@ -167,6 +167,8 @@ def test_directions_differ_by_colour_and_by_shape() -> None:
         (path,) = re.findall(rf'<path class="sign {style}" d="([^"]*)"', picture)
         tips = [float(tip) for tip in re.findall(r"l-7 (-?\d+)z", path)]
         assert len(tips) >= 3
+        # Only since the change, which is in the middle of an axis from 56 to 740.
+        assert min(float(x) for x in re.findall(r"M([0-9.]+) ", path)) > (56 + 740) / 2 - 7
         assert all(tip * sign > 0 for tip in tips)
         assert f"{arrow} ×" in picture
     css = (ROOT / "dashboards/static/style.css").read_text(encoding="utf-8")

@@ -423,11 +423,11 @@ def test_first_morning_is_on_the_page(
 def test_first_page_of_many_systems_begins_with_those_without_sessions() -> None:
     """A site that was not built, the longest silence, a shorter one, then losses; `calm` has the newest session."""
     rows = [
-        SystemSite("calm", newest=30 * DAY_S, session="complete"),
-        SystemSite("loss", newest=30 * DAY_S, session="complete", lost=3.0),
-        SystemSite("late", newest=20 * DAY_S, session="complete", overdue=True),
-        SystemSite("stopped", newest=10 * DAY_S, session="complete", overdue=True),
-        SystemSite("failed", fault="disk full"),
+        SystemSite(system="calm", newest=30 * DAY_S, session="complete"),
+        SystemSite(system="loss", newest=30 * DAY_S, session="complete", lost=3.0),
+        SystemSite(system="late", newest=20 * DAY_S, session="complete", overdue=True),
+        SystemSite(system="stopped", newest=10 * DAY_S, session="complete", overdue=True),
+        SystemSite(system="failed", fault="disk full"),
     ]
     ordered = [row.system for row in sorted(rows, key=urgency_key)]
     assert ordered == ["failed", "stopped", "late", "loss", "calm"]

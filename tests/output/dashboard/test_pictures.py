@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iowatch.findings.finding import PerformanceDirection
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import AxisScale, split_at_gaps, svg_line_with_gaps, svg_time_axis
 from iowatch.output.dashboard.finding_pictures import (
@@ -89,6 +90,7 @@ def test_date_labels_are_inside_the_plot() -> None:
 def fan(*, fall: float, later: float = 1.0, event_times: Sequence[int] = (), end_time: int | None = None) -> str:
     """Three changed series, one of which has a second loss after thirty days, and six series without change."""
     rng = np.random.default_rng(3)
+    changed: PerformanceDirection = "down" if fall < 1 else "up"
     lines = []
     for number in range(9):
         level = np.where((DAYS >= 0) & (number < 3), fall, 1.0)
@@ -96,10 +98,10 @@ def fan(*, fall: float, later: float = 1.0, event_times: Sequence[int] = (), end
             level = np.where(DAYS >= 30, level * later, level)
         gains = level * np.exp(rng.normal(0, 0.02, len(DAYS)))
         levels = (1.0, fall, fall * later) if number == 0 else ()
-        direction = ("down" if fall < 1 else "up") if number < 3 else None
+        direction = changed if number < 3 else None
         lines.append(FanLine((MOMENT + DAYS * DAY_S).tolist(), gains.tolist(), direction, levels))
     groups = [
-        FanGroup("changed", fall, "down" if fall < 1 else "up", (0, 1, 2)),
+        FanGroup("changed", fall, changed, (0, 1, 2)),
         FanGroup("a very long name of a control group", 1.08, None, range(3, 9)),
     ]
     return str(fan_picture(FanContent(lines, MOMENT, groups, "9 Oct 2025", "label", event_times, end_time)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.findings import finding_document, update_findings
+from iowatch.findings import FindingState, finding_document, update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import (
     SystemEntry,
@@ -215,7 +215,8 @@ def test_worst_loss_without_a_decision_leaves_out_acknowledged_ones(
         (root / name).symlink_to(ROOT / name)
     end = STEP + timedelta(days=20)
     (finding,) = record_and_update(slower_mpiio(), end)
-    for state, expected in (("open", r"−5\d % .* since 10 Feb 2025, 2 series"), ("acknowledged", "none")):
+    texts: dict[FindingState, str] = {"open": r"−5\d % .* since 10 Feb 2025, 2 series", "acknowledged": "none"}
+    for state, expected in texts.items():
         stored = replace(finding, state=state)
         history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, finding_document(stored))])
         build_site(history, tmp_path / "site", now=update_time(end), pages=pages_named("index.html"))

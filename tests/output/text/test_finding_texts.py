@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 
-from iowatch.findings import AppliedDecision, EvidenceDifference, Finding
+from iowatch.findings import AppliedDecision, EvidenceDifference, Finding, FindingState
 from iowatch.findings.finding import MovedLayer, Resolution
 from iowatch.output.text.cards import card_facts, next_step, probable_cause
 from iowatch.output.text.evidence import format_moved_layer, format_short_difference
@@ -24,7 +25,7 @@ CHANGE_S, END_S = epoch_s(2017, 4, 24), epoch_s(2017, 8, 4)
 
 
 def resolved(resolution: Resolution | None) -> Finding:
-    state = "open" if resolution is None else "resolved"
+    state: FindingState = "open" if resolution is None else "resolved"
     return replace(build_finding(first_after=CHANGE_S, resolution=resolution), state=state)
 
 
@@ -51,10 +52,8 @@ def test_headline_states_from_when_to_when(resolution: Resolution | None, period
     assert finding_headline(finding) == f"write POSIX lost 50 % (×0.5) {period}"
 
 
-def decided(state: str) -> Finding:
-    decision = "accepted" if state == "accepted" else "dismissed"
-    review = AppliedDecision(decision, "A", "intended", "2017-05-01", None)  # type: ignore[arg-type]
-    return build_finding(state=state, review=review)  # type: ignore[arg-type]
+def decided(decision: Literal["accepted", "dismissed"]) -> Finding:
+    return build_finding(state=decision, review=AppliedDecision(decision, "A", "intended", "2017-05-01", None))
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,9 @@ def _relative_lines(finding: Finding, machine: data.SystemEntry, points: PointsO
 def _relative_levels(series: data.SeriesEntry, level_before: float, first: int) -> list[float]:
     """The levels of the detection since a time (epoch s), as performance relative to the level before the change."""
     gains: list[float] = []
-    for level in series.detection.levels if series.detection is not None else ():
+    if series.detection is None:
+        return gains
+    for level in series.detection.levels:
         gain = levels.performance_ratio(series, level.value, level_before)
         if level.last_time >= first and gain is not None:
             gains.append(gain)
@@ -433,7 +435,9 @@ def member_figures(
 
 def _level_end(series: data.SeriesEntry, member: FindingMember) -> int | None:
     """Time (epoch s) of the last observation at the level after the change of a member; None if it is not known."""
-    for level in series.detection.levels if series.detection is not None else ():
+    if series.detection is None:
+        return None
+    for level in series.detection.levels:
         if level.time <= member.first_after <= level.last_time:
             return int(level.last_time)
     return None

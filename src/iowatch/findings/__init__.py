@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         NodeOverSessions,
         Outlook,
         PatternKind,
+        PerformanceDirection,
         ProbeResponse,
         Resolution,
         SlowNode,

@@ -15,8 +15,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import FindingMember
-from iowatch.findings.finding import PerformanceDirection
+from iowatch.findings import FindingMember, PerformanceDirection
 from iowatch.output.dashboard import drawing
 from iowatch.output.text.changes import format_factor
 

@@ -49,9 +49,11 @@
     const own = findingsOf(details), ownIds = own.map((one) => one.id), systems = [...new Set(own.map((one) => one.system))];
     const offered = actions.filter((action) => own.length || action.name !== "event");
     const radio = `action-${forms.indexOf(details)}`;
+    // A gain is mostly accepted. Of a loss nothing is chosen: accepting one by a habit would hide it.
+    const isGain = own.length > 0 && own.every((one) => !one.loss);
     const choices = make("fieldset", {}, make("legend", { textContent: "Decision" }));
     for (const [number, action] of offered.entries())
-      choices.append(make("label", {}, make("input", { type: "radio", name: radio, value: action.name, checked: !number }), action.name));
+      choices.append(make("label", {}, make("input", { type: "radio", name: radio, value: action.name, checked: isGain && !number }), action.name));
     const help = make("p", { className: "soft" }), fields = make("div", { className: "fields" });
     const about = make("p", { className: "soft" }), code = make("code"), status = make("div", { role: "status" });
     const text = make("pre", { tabIndex: 0 }, code);
@@ -67,8 +69,10 @@
 
     function showFields() {
       const action = chosen();
-      help.textContent = action.help;
+      help.textContent = action?.help ?? "Choose a decision.";
       fields.replaceChildren();
+      copy.disabled = !action;
+      if (!action) return showCommand();
       for (const name of [...action.required, ...action.optional]) {
         const [label, type] = FIELDS[name], isList = Array.isArray(type);
         const input = make(isList ? "select" : "input", { name, required: action.required.includes(name) && name !== "to" });
@@ -82,12 +86,12 @@
       showCommand();
     }
     function showCommand() {
-      const given = values(), action = chosen(), isEvent = action.name === "event", ids = isEvent ? systems : chosenIds();
+      const given = values(), action = chosen(), isEvent = action?.name === "event", ids = isEvent ? systems : chosenIds();
       // Not the last day: that of an acknowledgement must not become the expiry of an acceptance.
       Object.assign(kept, given, { until: "" });
       about.textContent = ids.length > 1 ? `For ${ids.length} ${isEvent ? "systems" : "findings"}: ${ids.join(", ")}` : "";
-      code.textContent = ids.length ? ids.map((id) => command(action, given, id)).join("\n") : "Tick findings first.";
-      record.disabled = !ids.length || details.dataset.done;
+      code.textContent = !ids.length ? "Tick findings first." : action ? ids.map((id) => command(action, given, id)).join("\n") : "Choose a decision first.";
+      record.disabled = !action || !ids.length || details.dataset.done;
       record.textContent = user ? `Record as ${user}` : "Record";
     }
     const say = (refused, ...lines) => {

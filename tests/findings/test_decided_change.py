@@ -104,7 +104,9 @@ def test_a_rebuilt_history_asks_again(
     assert (found.id, found.state) == (NAME, "open")
     listed = cli("findings", "list")
     assert listed.exit_code == 1
-    assert re.search(r"about another change: 2 series down \(−1[3-7] %\); decide again", listed.output)
+    assert "open, decide again" in listed.output
+    shown = cli("findings", "show", NAME)
+    assert re.search(r"about another change: 2 series down \(−1[3-7] %\); decide again", shown.output)
     # A new decision, about what it is now, holds.
     again = record_decision(history, NAME, {"decision": decision, "by": "A", "reason": "again", "until": until})
     assert again.state == decision

@@ -47,8 +47,13 @@ def test_unchanged_probes_exclude_disk_memory_and_messages(record_and_update: Re
     facts = dict(card_facts(finding))
     assert facts["Unaffected"].endswith("; raw disk (fio), memory (hpcc), messages (hpcc) unchanged")
     assert "fio" not in facts["Probable cause"]
-    told = {"cannot tell between", "file system", "metadata server", "a series of mdtest would tell"}
-    assert all(words in facts["Layer"] for words in told)
+    stated = {
+        "cannot be distinguished between",
+        "file system",
+        "metadata server",
+        "a series of mdtest would distinguish them",
+    }
+    assert all(words in facts["Layer"] for words in stated)
     assert finding_from_document(finding_document(finding)) == finding
 
 

@@ -54,7 +54,12 @@ def test_spell_is_closed_with_its_length(history: History, root: Path, nights: i
     assert all(any(finding.needs_action for finding in morning) for morning in findings_by_morning[2:nights])
     loss = next(finding for finding in findings_by_morning[nights - 1] if finding.needs_action)
     (last,) = [finding for finding in findings_by_morning[-1] if finding.id == loss.id]
-    assert last.resolution == Resolution("spell", sessions=nights)
+    assert last.resolution is not None
+    # Nights of the loss are 40 to 39 + nights: it is over with the session of the next one.
+    session_after = history.sessions(last.system)[-1].started_at + (40 + nights) * DAY_S
+    assert (last.resolution.kind, last.resolution.sessions) == ("spell", nights)
+    assert last.end == last.resolution.since
+    assert last.end == pytest.approx(session_after, abs=3600)
     assert format_resolution(last) == f"a spell of {nights} sessions, over"
     # It is over within four sessions, and its end is nothing to act on.
     for morning in findings_by_morning[nights + 3 :]:
@@ -130,7 +135,7 @@ def test_gain_that_ends_a_spell_is_its_recovery() -> None:
         member = build_member(first_after=night * DAY_S, gain=2.0)
         gains.append(build_finding(member, id=f"gain-{night}", direction="up", first_after=night * DAY_S))
     closed = {finding.id: finding.resolution for finding in of_system.close([loss, *gains], [loss])}
-    assert closed["loss-140"] == Resolution("spell", sessions=7)
+    assert closed["loss-140"] == Resolution("spell", sessions=7, since=147 * DAY_S)
     assert closed["gain-147"] == Resolution("recovery", finding="loss-140")
     assert closed["gain-143"] is None
 

@@ -182,6 +182,14 @@ def print_lines(*lines: str) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
+def terminal_width() -> int | None:
+    """Letters in a line of the terminal that stdout is; None for a pipe or a file, where lines may have any length."""
+    from iowatch.core import SafeConsole
+
+    console = SafeConsole()
+    return console.width if console.is_terminal else None
+
+
 _LOG = logging.getLogger("iowatch")
 
 

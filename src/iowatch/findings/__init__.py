@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         NodeOverSessions,
         Outlook,
         PatternKind,
+        PerformanceDirection,
         ProbeResponse,
         Resolution,
         ResolutionKind,

@@ -199,7 +199,8 @@ class Resolution:
     Attributes:
         sessions: of a transient: the largest number of sessions that it lasted; of a spell: the number.
         finding: id of the other finding, where there is one.
-        since: epoch seconds of the return, of the accepted level, or of the end of a pattern.
+        since: epoch seconds of the return, of the accepted level, of the end of a pattern, or of the first session
+            after a spell.
     """
 
     kind: ResolutionKind
@@ -667,6 +668,13 @@ class Finding:
     targets_in_logs: tuple[SlowTargetOfRuns, ...] = ()
     pattern: PatternKind | None = None
     probable_mornings: tuple[ProbableMorning, ...] | None = None
+
+    @property
+    def end(self) -> int | None:
+        """Epoch seconds from which on its change is over; None while it is not, or where that was not recorded."""
+        if self.resolution is None or self.resolution.kind not in ("returned", "over", "spell"):
+            return None
+        return self.resolution.since
 
     @property
     def needs_action(self) -> bool:

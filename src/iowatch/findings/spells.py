@@ -70,9 +70,12 @@ class Spells:
             outlook = finding.outlook
             if outlook is not None:
                 outlook = replace(outlook, is_current=False)
-            spell = replace(finding, resolution=Resolution("spell", sessions=sessions), outlook=outlook)
+            end = self._session_of(finding.first_after) + sessions
+            since = int(self._starts[end]) if end < len(self._starts) else None
+            resolution = Resolution("spell", sessions=sessions, since=since)
+            spell = replace(finding, resolution=resolution, outlook=outlook)
             closed.append(spell)
-            ended.append((spell, self._session_of(spell.first_after) + sessions))
+            ended.append((spell, end))
         return [self._as_recovery(finding, ended) for finding in closed]
 
     def attach_experience(self, finding: Finding, previous: Sequence[Finding]) -> Finding:

@@ -233,7 +233,7 @@ def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch
     finding_page.finding_figure(finding_of_member, machine(*shown), held, UTC)
     wide, narrow = drawn
     assert wide == narrow
-    assert [(line.changed, line.gains) for line in wide] == [
+    assert [(line.direction is not None, line.gains) for line in wide] == [
         (True, pytest.approx([100 / 90, 1.0, 100 / 110, 2.0, 2.0])),
         (False, pytest.approx([0.8, 1.0, 1.2, 2.0, 0.5])),
     ]

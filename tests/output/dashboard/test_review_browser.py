@@ -89,6 +89,22 @@ def open_page(browser: Browser, desk: Desk, page: str = "index.html") -> None:
     browser.wait("return [...document.querySelectorAll('details.review')].every((one) => one.dataset.user)")
 
 
+def test_nothing_is_preselected_for_a_loss(browser: Browser, review_site: Path) -> None:
+    """A gain is mostly accepted; a loss must not be accepted by a habit."""
+    browser.open(review_site / "site/index.html")
+    loss, gain = form_of(browser, LOSS), form_of(browser, GAIN)
+    assert not loss.details.find_elements("css selector", "input:checked")
+    assert loss.command == "Choose a decision first."
+    assert not loss.find("button[type=button]").is_enabled()
+    assert not loss.find("button[type=submit]").is_enabled()
+    assert gain.find("input:checked").get_attribute("value") == "accept"
+    assert gain.command.startswith(f"iowatch review accept {GAIN}")
+    loss.choose("acknowledge")
+    assert loss.command.startswith(f"iowatch review acknowledge {LOSS}")
+    assert loss.find("button[type=button]").is_enabled()
+    assert browser.messages() == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "fields", "command"),

@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.findings import finding_document, update_findings
+from iowatch.findings import FindingState, finding_document, update_findings
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.dashboard.data import SystemEntry, evidence_sessions, is_overdue, overdue_after_s, session_entry
+from iowatch.output.dashboard.data import (
+    SystemEntry,
+    evidence_sessions,
+    is_overdue,
+    missed_since_newest,
+    overdue_after_s,
+    session_entry,
+)
+from iowatch.output.dashboard.each_system import SystemSite, urgency_key
 from iowatch.reference import reviews
 from iowatch.store import FindingRow, History, RunRecord, SessionFacts, SessionRow, SessionStatus
 from iowatch.store.records import Origin
@@ -170,6 +178,54 @@ def test_systems_with_problems_are_listed_first(make: Make) -> None:
     assert set(order[:3]) == {"dead", "busy", "stopped"}
 
 
+def test_system_without_sessions_is_the_worst_and_not_green(make: Make) -> None:
+    """After 600 days without a session of any: that of the longest time first, and no cell of the strip is full."""
+    site = make(600 * 24)
+    text = (site / "index.html").read_text(encoding="utf-8")
+    order = re.findall(r'<tr data-system="(\w+)"', text)
+    # `stopped` has missed nine more than the other daily systems; `weekly` ran every seventh day, `imported` never.
+    assert order[0] == "stopped"
+    assert order[-2:] == ["weekly", "imported"]
+    row = section(site, "quiet")
+    assert "0 sessions: 0 complete, 0 in part, 0 with none; 600 sessions missed" in row
+    assert 'class="full"' not in row
+    # The last results have their date.
+    assert re.search(r"overdue\s*9 Oct 2025: ", shown(row))
+    assert "3 / 3" not in shown(row)
+    assert "complete" not in shown(row)
+    index = cells((site / "coverage.html").read_text(encoding="utf-8"))
+    assert next(row[5] for row in index if row and row[0].startswith("quiet")) == "600"
+    assert next(row[5] for row in index if row and row[0].startswith("imported")) == "–"
+
+
+def test_missed_sessions_are_counted_from_the_first_overdue_one_on() -> None:
+    daily, weekly = system(*range(20, 0, -1)), system(28, 21, 14, 7)
+    hour = 3600
+    assert missed_since_newest(daily, 21 * DAY_S + 2 * hour) == 0
+    # Overdue 26 hours after the end, at 03:00: one session. On the next days one more each.
+    assert missed_since_newest(daily, 21 * DAY_S + 4 * hour) == 1
+    assert missed_since_newest(daily, 22 * DAY_S + 4 * hour) == 2
+    assert missed_since_newest(weekly, 42 * DAY_S) == 2
+    assert missed_since_newest(replace(daily, facts=build_system(retired="replaced")), 700 * DAY_S) == 0
+
+
+def test_worst_loss_without_a_decision_leaves_out_acknowledged_ones(
+    record_and_update: RecordAndUpdate, history: History, root: Path, tmp_path: Path
+) -> None:
+    for name in ("dashboards", "reference/published"):
+        (root / name).symlink_to(ROOT / name)
+    end = STEP + timedelta(days=20)
+    (finding,) = record_and_update(slower_mpiio(), end)
+    texts: dict[FindingState, str] = {"open": r"−5\d % .* since 10 Feb 2025, 2 series", "acknowledged": "none"}
+    for state, expected in texts.items():
+        stored = replace(finding, state=state)
+        history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, finding_document(stored))])
+        build_site(history, tmp_path / "site", now=update_time(end), pages=pages_named("index.html"))
+        page = (tmp_path / "site/index.html").read_text(encoding="utf-8")
+        (row,) = re.findall(r'<tr data-system="planted".*?</tr>', page, re.DOTALL)
+        assert re.fullmatch(expected, shown(re.findall(r"<td>(.*?)</td>", row, re.DOTALL)[-1]))
+
+
 @pytest.mark.browser
 def test_outdated_page_shows_overdue_in_the_browser(make: Make, browser: Browser) -> None:
     """Built in time and opened much later: the clock of the browser decides."""
@@ -211,7 +267,8 @@ def test_coverage_is_complete_only_if_all_results_are_received(make: Make) -> No
     states = [row[2] for row in rows if len(row) == 6]
     assert states == ["3 of 3 missing incomplete", *["complete"] * 20]
     stopped = cells((site / "coverage/stopped.html").read_text(encoding="utf-8"))
-    assert ["since 2025-09-30 09:00", "–", "overdue", "–", "–", "–"] in stopped
+    # A session on each day from 1 to 9 October.
+    assert ["since 2025-09-30 09:00", "–", "overdue 9 sessions missed", "–", "–", "–"] in stopped
 
 
 def test_overview_colours_only_results_of_the_newest_session(make: Make) -> None:
@@ -363,3 +420,16 @@ def test_first_morning_is_on_the_page(
     assert f"Next stepWait for the next session, which confirms or ends it; {chance}" in text
     page = shown((tmp_path / "site/finding/planted-20250210-down.html").read_text())
     assert "Newest sessions" in page
+
+
+def test_first_page_of_many_systems_begins_with_those_without_sessions() -> None:
+    """A site that was not built, the longest silence, a shorter one, then losses; `calm` has the newest session."""
+    rows = [
+        SystemSite(system="calm", newest=30 * DAY_S, session="complete"),
+        SystemSite(system="loss", newest=30 * DAY_S, session="complete", lost=3.0),
+        SystemSite(system="late", newest=20 * DAY_S, session="complete", overdue=True),
+        SystemSite(system="stopped", newest=10 * DAY_S, session="complete", overdue=True),
+        SystemSite(system="failed", fault="disk full"),
+    ]
+    ordered = [row.system for row in sorted(rows, key=urgency_key)]
+    assert ordered == ["failed", "stopped", "late", "loss", "calm"]

@@ -19,6 +19,7 @@ from iowatch.cli.common import (
     print_lines,
     print_message,
     system_option,
+    terminal_width,
 )
 from iowatch.cli.completion import complete_finding
 from iowatch.core import format_count
@@ -40,7 +41,8 @@ from iowatch.output.finding_document import printed_finding
 from iowatch.output.text.alarm_cost import alarm_cost_document, alarm_cost_lines
 from iowatch.output.text.decisions import describe_orphaned_decision
 from iowatch.output.text.evidence import experiment_lines, log_difference_lines
-from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
+from iowatch.output.text.finding_table import finding_table_lines, wrap_lines
+from iowatch.output.text.findings import finding_lines, remaining_change_lines
 from iowatch.output.text.sessions import format_no_findings, trend_lines
 from iowatch.output.text.slow_from_start import slow_series_lines
 from iowatch.reference import skipped_entries
@@ -71,7 +73,7 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 @_all_option
 @history_options
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
-    """List findings, one line each; closed ones only with --all. Drifts follow, and what is slow from the first night.
+    """List findings as a table; closed ones only with --all. Drifts follow, and what is slow from the first night.
 
     Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting,
     or if results or decisions that they need are damaged.
@@ -104,13 +106,16 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
             }
         )
     else:
+        width = terminal_width()
+        sentences: list[str] = []
         if shown:
-            print_lines(*finding_list_lines(shown))
+            print_lines(*finding_table_lines(shown, width))
         else:
-            print_lines(format_no_findings(extent, hidden=len(findings)))
+            sentences.append(format_no_findings(extent, hidden=len(findings)))
         if not everything:
-            print_lines(*remaining_change_lines(findings))
-        print_lines(*trend_lines(trends), *slow_series_lines(slow_from_start))
+            sentences += remaining_change_lines(findings)
+        sentences += [*trend_lines(trends), *slow_series_lines(slow_from_start)]
+        print_lines(*wrap_lines(sentences, width))
     return 1 if problems or any(finding.needs_action for finding in shown) else 0
 
 
@@ -236,9 +241,10 @@ def show(finding_id: str, db: str | None, as_json: bool) -> int:
         }
         print_json({**printed_finding(finding), **evidence})
     else:
-        print_lines(*finding_lines(finding), *log_difference_lines(logs))
+        lines = [*finding_lines(finding), *log_difference_lines(logs)]
         for experiment in experiments:
-            print_lines("", f"{experiment.title}:", *(f"  {line}" for line in experiment_lines(experiment)))
+            lines += ["", f"{experiment.title}:", *(f"  {line}" for line in experiment_lines(experiment))]
+        print_lines(*wrap_lines(lines, terminal_width()))
     return 1 if finding.needs_action else 0
 
 

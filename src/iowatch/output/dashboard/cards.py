@@ -164,8 +164,7 @@ def _make_card(group: str, event: Sequence[SystemFinding]) -> FindingCard:
     machine, finding = event[0].machine, event[0].finding
     # Systems of one event have different sessions: only the headline of a single system counts them.
     if len(event) == 1:
-        sessions = sum(session.started_at > finding.last_before for session in machine.sessions)
-        headline = finding_headline(finding, sessions)
+        headline = finding_headline(finding, _count_sessions(machine, finding))
     else:
         headline = _shared_headline([entry.finding for entry in event])
     days = max(waiting_days(entry.machine, entry.finding) for entry in event)
@@ -178,6 +177,18 @@ def _make_card(group: str, event: Sequence[SystemFinding]) -> FindingCard:
         days=days,
         is_loss=finding.is_loss,
     )
+
+
+def _count_sessions(machine: SystemEntry, finding: Finding) -> int | None:
+    """Number of sessions with the change of a finding; None of one that is over where its end was not recorded."""
+    if finding.resolution is not None and finding.end is None:
+        return None
+    sessions = 0
+    for session in machine.sessions:
+        is_before_end = finding.end is None or session.started_at < finding.end
+        if session.started_at > finding.last_before and is_before_end:
+            sessions += 1
+    return sessions
 
 
 def _shared_headline(findings: Sequence[Finding]) -> str:

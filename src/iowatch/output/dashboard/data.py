@@ -447,6 +447,15 @@ def is_overdue(machine: SystemEntry, now: int) -> bool:
     return moment is not None and moment < now
 
 
+def missed_since_newest(machine: SystemEntry, now: int) -> int:
+    """Number of sessions that should have started since the newest one up to `now` (epoch s); 0 if none is overdue."""
+    if not is_overdue(machine, now):
+        return 0
+    measured = [session for session in machine.sessions if session.origin == "run"]
+    interval_s = max(DAY_S, usual_interval_s(measured))
+    return max(1, (now - measured[0].started_at) // interval_s)
+
+
 def is_session_running(machine: SystemEntry, now: int) -> bool:
     """Whether the newest session is still running: missing results may still arrive."""
     newest = machine.newest_session

@@ -18,8 +18,13 @@ from iowatch.core import DAY_S, escape_controls, format_count, format_number
 # So many usual intervals without a result break a line, and at least so many seconds: two missing observations do not.
 GAP_INTERVALS = 3.5
 MIN_GAP_S = GAP_INTERVALS * DAY_S
-# Half the width of a date in a picture.
-_HALF_DATE = 24
+# Half the width of a date in a picture, and the width of a letter of it.
+_HALF_DATE, _DATE_LETTER = 24, 7.5
+
+
+def sampling_step(count: int, max_count: int) -> int:
+    """The step of a slice that takes at most `max_count` of `count` items, at equal distances."""
+    return max(1, math.ceil(count / max_count))
 
 
 @dataclass(frozen=True)
@@ -204,12 +209,19 @@ def svg_value_axis(y: AxisScale, left: float, right: float, ticks: Sequence[floa
 
 
 def svg_time_axis(x: AxisScale, bottom: float, most: int = 7) -> str:
-    """Dates below the picture; a date at the right end is kept inside."""
+    """Dates below the picture; a date at the right end is kept inside, and left out where it would cover another."""
     elements: list[str] = []
+    end_of_last = -math.inf
     for tick in date_ticks(x.low, x.high, most, x.zone):
         at = x(tick.time)
         elements.append(svg_line("grid", at, bottom, at, bottom + 4))
-        if at > x.end - _HALF_DATE:
+        width = _DATE_LETTER * len(tick.label)
+        is_at_end = at > x.end - _HALF_DATE
+        start = x.end + 4 - width if is_at_end else at - width / 2
+        if start < end_of_last:
+            continue
+        end_of_last = start + width
+        if is_at_end:
             elements.append(svg_text("date last", x.end + 4, bottom + 17, tick.label))
         else:
             elements.append(svg_text("date", at, bottom + 17, tick.label))

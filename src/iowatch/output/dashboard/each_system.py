@@ -80,7 +80,7 @@ def _write_first_page(results: Sequence[SystemSite], output: Path, zone: tzinfo)
         MachineError: `output` cannot be written.
     """
     rows: list[dict[str, Any]] = []
-    for result in sorted(results, key=_urgency_key):
+    for result in sorted(results, key=urgency_key):
         # A result with a fault has no directory, but an older site may be there.
         folder = safe_file_name(result.system)
         has_site = (output / folder / "index.html").exists()
@@ -138,7 +138,20 @@ def _session_state(machine: SystemEntry, now: int) -> str:
     return "complete" if is_complete else "incomplete"
 
 
-def _urgency_key(result: SystemSite) -> tuple[bool, float, bool, int, str]:
-    """Sort key: systems without a new site first, then the most lost performance, then what is not complete."""
-    is_pending = result.overdue or result.session == "incomplete" or result.newest is None
-    return result.fault is None, -result.lost, not is_pending, -result.need_action, result.system
+def urgency_key(result: SystemSite) -> tuple[bool, bool, int, float, bool, int, str]:
+    """Sort key: systems without a new site first, then those without sessions, those of the longest time first; then
+    the most lost performance, then what is not complete.
+    """
+    is_pending = result.session == "incomplete" or result.newest is None
+    last_session = result.newest or 0
+    if not result.overdue:
+        last_session = 0
+    return (
+        result.fault is None,
+        not result.overdue,
+        last_session,
+        -result.lost,
+        not is_pending,
+        -result.need_action,
+        result.system,
+    )

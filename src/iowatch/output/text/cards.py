@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from iowatch.core import format_count, format_local_time
 from iowatch.findings import DirectionGroup, Finding
 from iowatch.output.text.changes import format_factor, format_percent
-from iowatch.output.text.decisions import format_decision
+from iowatch.output.text.decisions import format_decision, format_resolution
 from iowatch.output.text.evidence import (
     administered_differences,
     format_cause_date,
     format_load,
     format_moved_layer,
     format_probe,
+    format_short_difference,
     is_load_stated,
 )
 from iowatch.output.text.explanations import name_group
@@ -23,22 +24,23 @@ from iowatch.statistics.rules import Magnitude
 
 _MAX_SIZES = 4
 _MAX_DIFFERENCES = 3
-# Layers of which a card states that one moved; more would not help.
-_MAX_LAYERS = 2
 
 
 def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
     """Titles and sentences of a card, in the order in which an administrator asks."""
     first, *others = finding.groups
+    if finding.resolution is not None:
+        yield "Resolved", format_resolution(finding)
     yield "Affected", _affected(finding, first)
     for group in others:
         yield "Improved as well", _affected(finding, group)
     yield "Unaffected", _unaffected(finding)
-    layer = finding.layer
-    if layer is not None and (layer.named or len(layer.candidates) == _MAX_LAYERS):
-        yield "Layer", format_moved_layer(layer)
+    if finding.layer is not None:
+        yield "Layer", format_moved_layer(finding.layer)
     yield "Probable cause", probable_cause(finding)
-    yield "Next step", next_step(finding)
+    step = next_step(finding)
+    if step:
+        yield "Next step", step
 
 
 def _affected(finding: Finding, group: DirectionGroup) -> str:
@@ -116,11 +118,9 @@ def probable_cause(finding: Finding) -> str:
 
 
 def _difference_texts(finding: Finding) -> list[str]:
-    """Each part of stacks, nodes and settings that differs, once, with its versions."""
+    """Each part of stacks, nodes and settings that differs, once, with what differs about it."""
     differences = administered_differences(finding)
-    texts: list[str] = []
-    for difference in differences[:_MAX_DIFFERENCES]:
-        texts.append(f"{difference.what} {difference.before} → {difference.after}")
+    texts = [format_short_difference(difference) for difference in differences[:_MAX_DIFFERENCES]]
     more = len(differences) - _MAX_DIFFERENCES
     if more > 0:
         texts.append(f"{more} more differences")
@@ -128,8 +128,10 @@ def _difference_texts(finding: Finding) -> list[str]:
 
 
 def next_step(finding: Finding) -> str:
-    """What to do next, in one sentence."""
+    """What to do next, in one sentence; empty if nothing is left to do. It does not repeat the probable cause."""
     decision = finding.review
+    if finding.resolution is not None:
+        return ""
     if decision is not None and not decision.is_in_force:
         return f"Decide again: {format_decision(decision)}"
     if finding.state == "suspected":
@@ -138,16 +140,20 @@ def next_step(finding: Finding) -> str:
         return wait if probability is None else f"{wait}; it lasts with a probability of {100 * probability:.0f} %"
     if finding.state == "acknowledged" and decision is not None:
         return f"None before {decision.until}: {format_decision(decision)}"
+    if finding.state in ("accepted", "dismissed"):
+        return ""
     if not finding.is_loss:
         return "Accept the new level, so that later losses are measured from it"
     # A loss: what is most likely to explain it comes first.
     if is_load_stated(finding):
         return "Look at the load first: who used the file system since then"
-    differences = _difference_texts(finding)
+    differences = administered_differences(finding)
+    if len(differences) == 1:
+        return "Check whether this difference was intended"
     if differences:
-        return f"Check whether this was intended: {differences[0]}"
+        return f"Check whether these {len(differences)} differences were intended"
     if finding.causes:
-        return f"Ask whoever is responsible for: {finding.causes[0].event}"
+        return f"Ask whoever is responsible for this event ({finding.causes[0].event})"
     zone = system_zone(finding.system)
     begin, end = format_local_time(finding.last_before, zone), format_local_time(finding.first_after, zone)
     return f"Find out what happened between {begin} and {end}, and record it as an event"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 
@@ -67,17 +68,19 @@ def format_moved_layer(layer: MovedLayer) -> str:
     """The answer in one sentence.
 
     `lowest layer that moved: HDF5 (NetCDF moved with it; MPI-IO, disk did not)`, or
-    `cannot tell between disk and file system (a series of raw disk (fio) would tell)`.
+    `cannot be distinguished between disk and file system (a series of raw disk (fio) would distinguish them)`.
     """
     if layer.named is not None:
         return _format_named_layer(layer)
     if not layer.candidates:
-        return "cannot tell which layer moved: no single layer explains the changes"
+        return "cannot be named: no single layer explains the changes"
     names = [candidate.layer for candidate in layer.candidates]
-    question = f"between {join_names(names)}" if len(names) > 1 else f"whether it is {names[0]}"
-    text = f"cannot tell {question}"
+    if len(names) == 1:
+        text, outcome = f"probably {names[0]}, not certain", "would show it"
+    else:
+        text, outcome = f"cannot be distinguished between {join_names(names)}", "would distinguish them"
     if layer.would_tell:
-        text += f" (a series of {' or of '.join(layer.would_tell)} would tell)"
+        text += f" (a series of {' or of '.join(layer.would_tell)} {outcome})"
     return text
 
 
@@ -124,6 +127,98 @@ def administered_differences(finding: Finding) -> list[EvidenceDifference]:
 def format_difference(difference: EvidenceDifference) -> str:
     """`stack gnu14: hdf5 1.10 -> 1.14`."""
     return f"{difference.where}: {difference.what} {difference.before} -> {difference.after}"
+
+
+# Values of a difference that the short texts state, and the letters of each. With twice as many a card has several
+# lines of mount options; the table of differences has all of them.
+_MAX_CHANGED_VALUES, _MAX_VALUE_LETTERS = 3, 60
+# `1.14 (variants build_type=Debug mpi=True) (hash abc)` of a part of a stack.
+_PART_FIELD = re.compile(r"\((?P<name>variants|compiler|target|hash) (?P<value>[^()]*)\)")
+# `stripe_count: -1 stripe_size: 1048576`, and nothing else.
+_NAMED_WITH_COLONS = re.compile(r"(?:\w+:\s+\S+\s*)+")
+
+
+def format_short_difference(difference: EvidenceDifference) -> str:
+    """What differs, without what both sides have in common: `default striping: stripe_count -1 -> 1`.
+
+    Of settings with several values, and of variants, only those that differ are stated; hashes are stated where nothing
+    else differs.
+    """
+    before, after = _split_value(difference.before), _split_value(difference.after)
+    changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    if len(changed) > 1:
+        # A part that is built in another way has another hash.
+        changed = [name for name in changed if name != "hash"]
+    texts: list[str] = []
+    for name in changed[:_MAX_CHANGED_VALUES]:
+        old, new = before.get(name, "none"), after.get(name, "none")
+        if not name:
+            old, new = _without_common_words(old, new)
+        texts.append(f"{name} {_shorten_value(old)} -> {_shorten_value(new)}".strip())
+    if len(changed) > _MAX_CHANGED_VALUES:
+        texts.append(f"{len(changed) - _MAX_CHANGED_VALUES} more")
+    separator = "" if changed == [""] else ":"
+    return f"{difference.what}{separator} {', '.join(texts)}"
+
+
+def _split_value(text: str) -> dict[str, str]:
+    """The values of a difference by name; what has no name has the name "".
+
+    For example `1.14 (variants mpi=True) (hash abc)` has the values 1.14, `mpi` True and `hash` abc.
+    """
+    values: dict[str, str] = {}
+    for part_field in _PART_FIELD.finditer(text):
+        if part_field["name"] == "variants":
+            values |= _split_value(part_field["value"])
+        else:
+            values[part_field["name"]] = part_field["value"]
+    rest = _PART_FIELD.sub(" ", text).strip()
+    if _NAMED_WITH_COLONS.fullmatch(rest):
+        words = rest.split()
+        for name, value in zip(words[::2], words[1::2], strict=True):
+            values[name.rstrip(":")] = value
+        return values
+    # `rw,vers=4.2,hard`: options are separated by commas, and only some have a value.
+    unnamed: list[str] = []
+    for word in re.split(r"[\s,]+", rest):
+        name, separator, value = word.partition("=")
+        if separator and name.isidentifier():
+            values[name] = value
+        else:
+            unnamed.append(word)
+    if len(unnamed) == len(re.split(r"[\s,]+", rest)):
+        # A text without named values stays as it is.
+        values[""] = rest
+    elif unnamed:
+        values[""] = " ".join(unnamed)
+    return values
+
+
+def _without_common_words(before: str, after: str) -> tuple[str, str]:
+    """Two texts without the words that both have: `rw hard` and `rw soft` are `hard` and `soft`.
+
+    Lists of flaws (`a | b`) and of options (`a,b`) are compared item by item. Texts without a common word stay as they
+    are, and so do JSON documents.
+    """
+    if before.startswith(("{", "[")):
+        return before, after
+    separator: str | None = None
+    if " | " in before or " | " in after:
+        separator = " | "
+    elif " " not in before and " " not in after:
+        separator = ","
+    before_words, after_words = before.split(separator), after.split(separator)
+    only_before = [word for word in before_words if word not in after_words]
+    only_after = [word for word in after_words if word not in before_words]
+    is_in_other_order = not only_before and not only_after
+    if is_in_other_order or (len(only_before) == len(before_words) and len(only_after) == len(after_words)):
+        return before, after
+    joint = separator or " "
+    return joint.join(only_before) or "none", joint.join(only_after) or "none"
+
+
+def _shorten_value(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE_LETTERS else f"{text[: _MAX_VALUE_LETTERS - 1]}…"
 
 
 def covariate_cells(difference: CovariateDifference) -> tuple[str, str, str, str, str]:

@@ -127,15 +127,52 @@ def _count_group(group: DirectionGroup) -> str:
 def finding_headline(finding: Finding, sessions: int | None = None) -> str:
     """The larger loss, or the gain, in one short sentence: `MPI-IO writes lost 46 % (×0.54) since 8 Nov 2026`.
 
+    Of one that is over: `MPI-IO writes lost 46 % (×0.54) from 8 Nov to 4 Dec 2026, over`.
+
     Args:
-        sessions: number of sessions since the change, stated if it is given.
+        sessions: number of sessions since the change, and before its end; stated if it is given.
     """
     group = finding.groups[0]
     what = name_group(group) or format_count(group.explanation.changed, "series")
     count = "" if sessions is None else f" ({format_count(sessions, 'session')})"
+    period = f"{format_period(finding)}{count}"
     if finding.pattern is not None:
-        return f"{pattern_headline(finding)} since {finding_day(finding)}{count}"
-    return f"{what} {format_change(group.size)} since {finding_day(finding)}{count}"
+        return f"{pattern_headline(finding)} {period}"
+    return f"{what} {format_change(group.size)} {period}"
+
+
+def format_period(finding: Finding) -> str:
+    """When the change was there: `since 8 Nov 2026`, or of a resolved finding `from 24 Apr to 4 Aug 2017, over`."""
+    day = finding_day(finding)
+    resolution = finding.resolution
+    if resolution is None:
+        return f"since {day}"
+    if finding.end is not None:
+        return f"{_format_days(finding, finding.end)}, over"
+    if resolution.kind == "superseded" and resolution.since is not None:
+        return f"{_format_days(finding, resolution.since)}, superseded"
+    if resolution.kind == "transient":
+        return f"from {day} on for at most {format_count(resolution.sessions or 0, 'session')}, over"
+    if resolution.kind == "spell":
+        return f"from {day} on for {format_count(resolution.sessions or 0, 'session')}, over"
+    if resolution.kind == "not confirmed":
+        return f"from {day} on, not confirmed"
+    return f"since {day}, {format_resolution(finding)}"
+
+
+def _format_days(finding: Finding, end: int) -> str:
+    """`from 24 Apr to 4 Aug 2017`, with both years where they differ; `on 4 Aug 2017` of one day.
+
+    Args:
+        end: epoch seconds.
+    """
+    first_day, last_day = finding_day(finding), format_day(end, system_zone(finding.system))
+    if first_day == last_day:
+        return f"on {first_day}"
+    day_of_first, _, year_of_first = first_day.rpartition(" ")
+    if last_day.endswith(f" {year_of_first}"):
+        first_day = day_of_first
+    return f"from {first_day} to {last_day}"
 
 
 def finding_list_lines(findings: Iterable[Finding]) -> Iterator[str]:

@@ -40,6 +40,7 @@ class CoverageCounts:
         failed: number of failed runs by session id.
         missed: number of sessions that should have taken place before a session, by the usual interval of the system,
             by session id.
+        missed_since_newest: number of those since the newest session, up to the build.
     """
 
     sessions: Sequence[SessionRow]
@@ -47,6 +48,12 @@ class CoverageCounts:
     runs: Mapping[str, Mapping[int, ResultCounts]]
     failed: Mapping[int, int]
     missed: Mapping[int, int]
+    missed_since_newest: int = 0
+
+    @property
+    def all_missed(self) -> int:
+        """Number of missed sessions between the oldest of the sessions and the build."""
+        return sum(self.missed.values()) + self.missed_since_newest
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,13 @@ def publish_coverage_pages(site: data.SiteBuild) -> None:
         rows.sort(key=lambda row: row.share or 0.0)
         page = coverage_page_path(machine)
         site.write_page(
-            page, "coverage.html", machine=machine, rows=rows, sessions=_session_rows(counts), overdue=overdue
+            page,
+            "coverage.html",
+            machine=machine,
+            rows=rows,
+            sessions=_session_rows(counts),
+            overdue=overdue,
+            missed=counts.missed_since_newest,
         )
         systems.append(SystemCounts(machine, _run_row(page, counts.totals, counts), counts, overdue))
     site.write_page("coverage.html", "coverage_index.html", systems=systems, sessions=COVERAGE_SESSIONS)
@@ -153,7 +166,8 @@ def _read_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> CoverageC
             runs[run_name][session_id] = _count_results(run_results, received[session_id])
     # Without expected sets, as of imports, there is no schedule from which a session could be missing.
     missed = _count_missed_sessions(oldest_first) if totals else {}
-    return CoverageCounts(oldest_first, totals, runs, failed, missed)
+    missed_since_newest = data.missed_since_newest(machine, site.now) if totals else 0
+    return CoverageCounts(oldest_first, totals, runs, failed, missed, missed_since_newest)
 
 
 def _count_results(expected: Sequence[ExpectedResult], received: Set[ExpectedResult]) -> ResultCounts:
@@ -203,25 +217,30 @@ def _run_row(name: str, counts_of_session: Mapping[int, ResultCounts], counts: C
 def coverage_strip(
     counts_of_session: Mapping[int, ResultCounts], counts: CoverageCounts, max_cells: int | None = None
 ) -> Markup:
-    """One cell per session, oldest first.
+    """One cell per session, oldest first; sessions that were missed up to the build are at the right end.
 
     Args:
         counts_of_session: of a run or of all runs, by session id.
         max_cells: number of newest cells that are drawn [default: all]; fewer are drawn at the right end.
     """
+    # A strip of limited length has no room for the last sessions of a system that has stopped long ago.
+    max_missed = _MAX_MISSED_CELLS if max_cells is None else max_cells
+    missed_at_end = min(counts.missed_since_newest, max_missed)
     cells: list[str] = []
     for session in counts.sessions:
         missed_sessions = counts.missed.get(session.id, 0)
         cells += ["missed"] * min(missed_sessions, _MAX_MISSED_CELLS)
         cells.append(_cell_class(counts_of_session.get(session.id, ResultCounts())))
+    cells += ["missed"] * missed_at_end
     first = 0
     if max_cells is not None:
         cells = cells[-max_cells:]
-        # The newest session is always at the right end.
+        # The newest cell is always at the right end.
         first = max_cells - len(cells)
     missed = cells.count("missed")
     session_count = format_count(len(cells) - missed, "session")
     states = f"{cells.count('full')} complete, {cells.count('part')} in part, {cells.count('gone')} with none"
+    missed += counts.missed_since_newest - missed_at_end
     label = f"{session_count}: {states}; {format_count(missed, 'session')} missed"
     parts: list[str] = []
     for position, cell in enumerate(cells, start=first):

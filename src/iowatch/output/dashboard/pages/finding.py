@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
-from iowatch.core import format_number
 from iowatch.findings import Finding, FindingMember, find_experiments, load_observations, strongest_first
 from iowatch.output.channels.tickets import ticket_links
 from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
+from iowatch.output.dashboard.finding_pictures import (
+    CARD,
+    NARROW,
+    WIDE,
+    FanContent,
+    FanGroup,
+    FanLayout,
+    FanLine,
+    MemberTimes,
+    fan_picture,
+    member_picture,
+)
 from iowatch.output.dashboard.traces import TraceDiffSummary, TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
-from iowatch.output.text.changes import format_factor
 from iowatch.output.text.evidence import covariate_cells, experiment_lines, format_target_in_logs
 from iowatch.output.text.explanations import format_equivalents
 from iowatch.output.text.findings import (
@@ -33,8 +41,11 @@ from iowatch.reference import Event
 from iowatch.statistics import Explanation
 from iowatch.store import History, RunFacts, SeriesPoints, SessionRow
 
-# The pictures show so much time before and after the change.
+# The pictures show at least so much time before the change, and all after it. With twice as much the first weeks after
+# a change are half as wide.
 _SHOWN_S = 60 * drawing.DAY_S
+# Of a long time after it, at least this share of it before: else the level before could not be seen.
+_MIN_SHARE_BEFORE = 0.25
 # An event within this time of the change is a likely cause and no "other" event.
 _NEAR_S = 3 * drawing.DAY_S
 _MAX_UNCHANGED_SERIES = 30
@@ -236,96 +247,35 @@ def _series_to_draw(finding: Finding, machine: data.SystemEntry) -> list[data.Se
     member_ids = {member.series_id for member in finding.members}
     member_series = [series for series in machine.series if series.row.id in member_ids]
     other_series = [series for series in machine.watched if series.row.id not in member_ids]
-    return member_series + other_series[:: _sampling_step(len(other_series), _MAX_UNCHANGED_SERIES)]
-
-
-def _sampling_step(count: int, max_count: int) -> int:
-    """The step of a slice that takes at most `max_count` of `count` items, at equal distances."""
-    return max(1, math.ceil(count / max_count))
+    return member_series + other_series[:: drawing.sampling_step(len(other_series), _MAX_UNCHANGED_SERIES)]
 
 
 def points_around_change(history: History, finding: Finding, machine: data.SystemEntry) -> dict[int, SeriesPoints]:
-    """Observations of the drawn series from 60 days before to 60 days after the change, by series id."""
+    """Observations of the drawn series from 60 days before the change, or more, to the newest one, by series id."""
     rows = [series.row for series in _series_to_draw(finding, machine)]
-    since = finding.first_after - _SHOWN_S
-    until = finding.first_after + _SHOWN_S + 1
-    points = load_observations(history, rows, since, until, machine.sessions, with_saturated=True)
+    since = finding.first_after - _shown_before_s(finding, machine)
+    points = load_observations(history, rows, since, None, machine.sessions, with_saturated=True)
     return {series_id: series_points for series_id, series_points in points.items() if len(series_points.time)}
 
 
+def _shown_before_s(finding: Finding, machine: data.SystemEntry) -> int:
+    """Time before the change that the pictures show, in seconds."""
+    newest = max((session.started_at for session in machine.sessions), default=finding.first_after)
+    return max(_SHOWN_S, round(_MIN_SHARE_BEFORE * (newest - finding.first_after)))
+
+
 def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[Event]:
-    """Events within 60 days of a finding but not near its date; they are numbered in its picture."""
+    """The recorded events nearest to a finding, but not near its date; they are numbered in its picture.
+
+    They are in order of time, from the first day that the picture shows on.
+    """
+    first = finding.first_after - _shown_before_s(finding, machine)
     events: list[Event] = []
     for event in machine.events:
-        distance_s = abs(event.start - finding.first_after)
-        if _NEAR_S < distance_s <= _SHOWN_S:
+        if event.start >= first and abs(event.start - finding.first_after) > _NEAR_S:
             events.append(event)
-    return events[:_MAX_OTHER_EVENTS]
-
-
-@dataclass(frozen=True)
-class FanLayout:
-    """Layout of the picture: factors of groups beside the lines, with their names there, or listed below on a phone.
-
-    Attributes:
-        right: distance of the lines from the right edge, in which labels are.
-        names_below: whether the names of groups are listed below the lines, because there is no room beside them.
-        classes: style classes of the picture.
-        max_dates: number of dates at the axis.
-        has_labels: whether the groups and other events are labelled.
-    """
-
-    width: int
-    right: int
-    names_below: bool
-    classes: str
-    max_dates: int
-    has_labels: bool = True
-
-
-WIDE = FanLayout(960, 190, False, "picture fan for-wide", 7)
-NARROW = FanLayout(430, 56, True, "picture fan for-narrow", 4)
-# The text of a card names the groups.
-CARD = FanLayout(430, 10, True, "picture fan", 4, has_labels=False)
-
-
-@dataclass(frozen=True)
-class FanLine:
-    """One series in order of time: epoch s, and performance relative to the level before (1 is the same)."""
-
-    times: Sequence[int]
-    gains: Sequence[float]
-    changed: bool
-
-
-@dataclass(frozen=True)
-class FanLabel:
-    """Label of a group of lines, its typical gain, and whether it changed."""
-
-    text: str
-    gain: float
-    changed: bool
-
-
-@dataclass(frozen=True)
-class FanContent:
-    """What the picture of a finding shows.
-
-    Attributes:
-        lines: series with observations.
-        change_time: time of the change, epoch seconds.
-        labels: of groups of lines, at the right edge.
-        change_text: text at the line of the change.
-        description: of the picture, for readers who do not see it.
-        event_times: times (epoch seconds) of other events, numbered from 1 on.
-    """
-
-    lines: Sequence[FanLine]
-    change_time: int
-    labels: Sequence[FanLabel]
-    change_text: str
-    description: str
-    event_times: Sequence[int] = ()
+    events.sort(key=lambda event: abs(event.start - finding.first_after))
+    return sorted(events[:_MAX_OTHER_EVENTS], key=lambda event: event.start)
 
 
 def small_figure(site: data.SiteBuild, finding: Finding, machine: data.SystemEntry) -> Markup:
@@ -343,27 +293,29 @@ def _finding_figures(
     finding: Finding, machine: data.SystemEntry, points: PointsOfSeries, zone: tzinfo, layouts: Sequence[FanLayout]
 ) -> Markup:
     """One picture per layout, of the same content."""
-    lines = _relative_lines(finding, machine, points)
-    labels = _group_labels(finding)
+    lines_of_series = _relative_lines(finding, machine, points)
+    groups = _line_groups(finding, list(lines_of_series))
     event_times = [event.start for event in other_recorded_events(finding, machine)]
     pictures: list[Markup] = []
     for layout in layouts:
         content = FanContent(
-            lines=lines,
+            lines=list(lines_of_series.values()),
             change_time=finding.first_after,
-            labels=labels,
+            groups=groups,
             change_text=_change_text(finding, layout),
             description=finding_line(finding),
             event_times=event_times if layout.has_labels else (),
+            end_time=finding.end,
+            are_outliers_content=finding.pattern is not None,
         )
         pictures.append(fan_picture(content, layout, zone))
     return Markup().join(pictures)
 
 
-def _relative_lines(finding: Finding, machine: data.SystemEntry, points: PointsOfSeries) -> list[FanLine]:
-    """Observations of the drawn series, as performance relative to the level of each before the change."""
+def _relative_lines(finding: Finding, machine: data.SystemEntry, points: PointsOfSeries) -> dict[int, FanLine]:
+    """Observations of the drawn series by id, as performance relative to the level of each before the change."""
     member_of_series = {member.series_id: member for member in finding.members}
-    lines: list[FanLine] = []
+    lines: dict[int, FanLine] = {}
     for series in _series_to_draw(finding, machine):
         series_points = points.get(series.row.id)
         if series_points is None:
@@ -378,23 +330,63 @@ def _relative_lines(finding: Finding, machine: data.SystemEntry, points: PointsO
             if not len(headlines_before):
                 continue
             level_before = float(np.median(headlines_before))
-        gains = series.metric.gain(headlines, level_before).tolist()
-        lines.append(FanLine(series_points.time.tolist(), gains, changed=member is not None))
+        lines[series.row.id] = FanLine(
+            times=series_points.time.tolist(),
+            gains=series.metric.gain(headlines, level_before).tolist(),
+            direction=None if member is None else member.direction,
+            levels=_relative_levels(series, level_before, int(series_points.time[0])),
+        )
     return lines
 
 
-def _group_labels(finding: Finding) -> list[FanLabel]:
-    """Labels of the groups of members that changed by about the same factor, and of the control group."""
-    labels: list[FanLabel] = []
-    for explanation in _explanations(finding):
-        for magnitude in (*explanation.magnitudes, *explanation.second_magnitudes):
-            labels.append(FanLabel(magnitude.label or "changed", magnitude.ratio, changed=True))
-    if not labels:
-        labels.append(FanLabel("changed", finding.size, changed=True))
+def _relative_levels(series: data.SeriesEntry, level_before: float, first: int) -> list[float]:
+    """The levels of the detection since a time (epoch s), as performance relative to the level before the change."""
+    gains: list[float] = []
+    if series.detection is None:
+        return gains
+    for level in series.detection.levels:
+        gain = levels.performance_ratio(series, level.value, level_before)
+        if level.last_time >= first and gain is not None:
+            gains.append(gain)
+    return gains
+
+
+def _line_groups(finding: Finding, drawn: Sequence[int]) -> list[FanGroup]:
+    """Members that changed by about the same factor, in each direction, and the control group.
+
+    Args:
+        drawn: ids of the series that have a line, in the order of the lines.
+    """
+    position_of_series = {series_id: position for position, series_id in enumerate(drawn)}
+    groups: list[FanGroup] = []
+    members_before = 0
+    for direction_group in (finding.main, finding.opposite):
+        if direction_group is None:
+            continue
+        explanation = direction_group.explanation
+        # The members of the main group come first, in the order of the explanation.
+        members = finding.members[members_before : members_before + explanation.changed]
+        members_before += explanation.changed
+        magnitudes = (*explanation.magnitudes, *explanation.second_magnitudes)
+        for magnitude in magnitudes:
+            of_magnitude = [members[number] for number in magnitude.members if number < len(members)]
+            lines = _positions(of_magnitude, position_of_series)
+            groups.append(FanGroup(magnitude.label or "changed", magnitude.ratio, direction_group.direction, lines))
+        if not magnitudes:
+            lines = _positions(members, position_of_series)
+            groups.append(FanGroup("changed", direction_group.size, direction_group.direction, lines))
     control = finding.explanation.control
     if control is not None:
-        labels.append(FanLabel(control.label, control.ratio, changed=False))
-    return labels
+        member_ids = {member.series_id for member in finding.members}
+        steady = [position for series_id, position in position_of_series.items() if series_id not in member_ids]
+        groups.append(FanGroup(control.label, control.ratio, None, steady))
+    return groups
+
+
+def _positions(members: Sequence[FindingMember], position_of_series: Mapping[int, int]) -> list[int]:
+    """Positions of the lines of members, as far as they have one."""
+    ids = [member.series_id for member in members]
+    return [position_of_series[series_id] for series_id in ids if series_id in position_of_series]
 
 
 def _change_text(finding: Finding, layout: FanLayout) -> str:
@@ -407,167 +399,6 @@ def _change_text(finding: Finding, layout: FanLayout) -> str:
     if cause.is_at_change:
         return f"{day}, {cause_name}"
     return f"{day}, {cause.when}: {cause_name}"
-
-
-_FAN_HEIGHT = 300
-_FAN_LEFT, _FAN_TOP, _FAN_BOTTOM = 52, 30, 30
-# Lines of changed and of unchanged series, each; more add no information.
-_MAX_LINES_OF_GROUP = 12
-# Distance of labels beside the lines.
-_LABEL_DISTANCE = 16
-# Labels below the lines: their distance, their longest text, and the space below the last one.
-_LISTED_DISTANCE, _MAX_LISTED_LETTERS, _BELOW_LISTED = 19, 52, 8
-# Maximum length of a label beside the lines; bold letters, of changed groups, are wider.
-_MAX_BOLD_LETTERS, _MAX_LETTERS = 27, 29
-# Width of a bold letter of the text at the change.
-_BOLD_LETTER = 8.0
-# Percent of the observations of a changed line, at either end, that may be outside the picture.
-_OUTSIDE = 3
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
-
-
-def fan_picture(content: FanContent, layout: FanLayout = WIDE, zone: tzinfo = UTC) -> Markup:
-    """Draw a finding; dates are shown at midnights of `zone`."""
-    lines = _lines_with_data(content.lines)
-    first, last = _time_range(content.change_time, lines)
-    lowest_gain, highest_gain = _gain_range(lines)
-    x = drawing.AxisScale(first, last, _FAN_LEFT, layout.width - layout.right, zone=zone)
-    y = drawing.AxisScale(lowest_gain, highest_gain, _FAN_HEIGHT - _FAN_BOTTOM, _FAN_TOP, logarithmic=True)
-    parts = list(_draw_gain_axis(x, y))
-    parts.append(drawing.svg_time_axis(x, _FAN_HEIGHT - _FAN_BOTTOM, layout.max_dates))
-    parts += _draw_event_marks(content.event_times, x)
-    # Lines are drawn over the axes and events, the change over the lines.
-    parts += [_draw_fan_line(line, x, y) for line in lines]
-    parts += _draw_change(content.change_time, content.change_text, x, layout.width)
-    height = _FAN_HEIGHT
-    if layout.has_labels:
-        labels = sorted(content.labels, key=lambda label: -label.gain)
-        parts += _draw_labels(labels, x, y, layout)
-        if layout.names_below and labels:
-            parts += _list_labels(labels)
-            height += _LISTED_DISTANCE * len(labels) + _BELOW_LISTED
-    return drawing.svg_picture(layout.width, height, content.description, parts, layout.classes)
-
-
-def _lines_with_data(lines: Sequence[FanLine]) -> list[FanLine]:
-    """A sample of the unchanged lines, then one of the changed lines, which are drawn over them."""
-    sample: list[FanLine] = []
-    for changed in (False, True):
-        group = [line for line in lines if line.changed is changed and len(line.times)]
-        sample += group[:: _sampling_step(len(group), _MAX_LINES_OF_GROUP)]
-    return sample
-
-
-def _time_range(change_time: int, lines: Sequence[FanLine]) -> tuple[int, int]:
-    """First and last time of the axis (epoch s): those of all lines, or a day around the change without lines."""
-    first_times = [line.times[0] for line in lines]
-    last_times = [line.times[-1] for line in lines]
-    first = min(first_times, default=change_time - drawing.DAY_S)
-    last = max(last_times, default=change_time + drawing.DAY_S)
-    return first, last
-
-
-def _gain_range(lines: Sequence[FanLine]) -> tuple[float, float]:
-    """Lowest and highest gain of the axis, which contains all levels of the changed lines, but not all outliers."""
-    lowest_gains: list[float] = []
-    highest_gains: list[float] = []
-    for line in lines:
-        if line.changed:
-            low, high = np.percentile(np.asarray(line.gains), (_OUTSIDE, 100 - _OUTSIDE))
-            lowest_gains.append(float(low))
-            highest_gains.append(float(high))
-    if lines:
-        # The unchanged lines together: a single noisy one may leave the picture.
-        all_gains = np.concatenate([np.asarray(line.gains) for line in lines])
-        low, high = np.percentile(all_gains, (2, 99.5))
-        lowest_gains.append(float(low))
-        highest_gains.append(float(high))
-    lowest = min(lowest_gains, default=1.0)
-    highest = max(highest_gains, default=1.0)
-    # ×1 is always inside, and so is a change by a third.
-    return min(lowest / 1.2, 0.6), max(highest * 1.2, 1.7)
-
-
-def _draw_gain_axis(x: drawing.AxisScale, y: drawing.AxisScale) -> Iterator[str]:
-    """Grid lines with their factors; the line at ×1, the level before the change, has a style of its own."""
-    for tick in _TICKS:
-        if y.low <= tick <= y.high:
-            style = "grid one" if tick == 1.0 else "grid"
-            yield drawing.svg_line(style, _FAN_LEFT, y(tick), x.end, y(tick))
-            yield drawing.svg_text("tick", _FAN_LEFT - 6, y(tick) + 4, f"×{tick:g}")
-
-
-def _draw_event_marks(event_times: Sequence[int], x: drawing.AxisScale) -> Iterator[str]:
-    """Vertical lines with the numbers of the events in the list below the picture."""
-    for number, time in enumerate(event_times, start=1):
-        if x.low <= time <= x.high:
-            yield drawing.svg_line("mark event", x(time), _FAN_TOP, x(time), _FAN_HEIGHT - _FAN_BOTTOM)
-            yield drawing.svg_text("mark-name event", x(time) + 7, _FAN_TOP + 10, str(number))
-
-
-def _draw_fan_line(line: FanLine, x: drawing.AxisScale, y: drawing.AxisScale) -> str:
-    """The line of a series, interrupted where sessions are missing; outliers are drawn at the edge of the picture."""
-    times = np.asarray(line.times)
-    gains_in_range = np.clip(line.gains, y.low, y.high).tolist()
-    heights = np.array([y(gain) for gain in gains_in_range])
-    style = "changed" if line.changed else "steady"
-    return drawing.svg_line_with_gaps(style, times, x.array(times), heights)
-
-
-def _draw_change(time: int, text: str, x: drawing.AxisScale, width: float) -> Iterator[str]:
-    """Line with its text on the side with more room or, if it is too long for that, above the line and the lines."""
-    line_x = x(time)
-    yield drawing.svg_line("moment", line_x, _FAN_TOP - 6, line_x, _FAN_HEIGHT - _FAN_BOTTOM)
-    text_width = _BOLD_LETTER * len(text)
-    alignment = "right"
-    text_x = line_x + 6
-    room = x.end - line_x - 6
-    if line_x > (x.start + x.end) / 2:
-        # The text ends at the line instead of starting there.
-        alignment = "left"
-        text_x = line_x - 6
-        room = line_x - 6
-    if text_width > room:
-        alignment = "right"
-        text_x = max(4.0, x.end - text_width)
-    if alignment == "right":
-        text = _shorten(text, int((width - text_x) / _BOLD_LETTER))
-    yield drawing.svg_text(f"moment-name {alignment}", text_x, _FAN_TOP - 10, text)
-
-
-def _draw_labels(
-    labels: Sequence[FanLabel], x: drawing.AxisScale, y: drawing.AxisScale, layout: FanLayout
-) -> Iterator[str]:
-    """Labels, the largest gain first, at the height of their lines, moved apart if they would overlap."""
-    highest_free = float(_FAN_TOP)
-    for label in labels:
-        gain_in_range = max(label.gain, y.low)
-        gain_in_range = min(gain_in_range, y.high)
-        height = min(y(gain_in_range), _FAN_HEIGHT - _FAN_BOTTOM)
-        height = max(height, highest_free)
-        highest_free = height + _LABEL_DISTANCE
-        text = format_factor(label.gain)
-        if not layout.names_below:
-            text += f" {label.text}"
-        max_letters = _MAX_BOLD_LETTERS if label.changed else _MAX_LETTERS
-        yield drawing.svg_text(_label_style(label), x.end + 8, height + 4, _shorten(text, max_letters))
-
-
-def _list_labels(labels: Sequence[FanLabel]) -> Iterator[str]:
-    """Factors and names of the groups as lines of text below the picture."""
-    for line_number, label in enumerate(labels, start=1):
-        text = _shorten(f"{format_factor(label.gain)} {label.text}", _MAX_LISTED_LETTERS)
-        yield drawing.svg_text(_label_style(label), 4, _FAN_HEIGHT + _LISTED_DISTANCE * line_number, text)
-
-
-def _label_style(label: FanLabel) -> str:
-    return "group" if label.changed else "group steady"
-
-
-def _shorten(text: str, max_letters: int) -> str:
-    if len(text) <= max_letters:
-        return text
-    return f"{text[: max_letters - 1].rstrip()}…"
 
 
 @dataclass(frozen=True)
@@ -587,49 +418,28 @@ def member_figures(
     drawn_members = [member for member in finding.members if member.series_id in series_by_id]
     first_times = [int(points[member.series_id].time[0]) for member in drawn_members]
     last_times = [int(points[member.series_id].time[-1]) for member in drawn_members]
-    first = min(first_times, default=finding.first_after - drawing.DAY_S)
-    last = max(last_times, default=finding.first_after + drawing.DAY_S)
+    axis = MemberTimes(
+        first=min(first_times, default=finding.first_after - drawing.DAY_S),
+        last=max(last_times, default=finding.first_after + drawing.DAY_S),
+        end=finding.end,
+        zone=zone,
+    )
     for member in strongest_first(finding.members):
         picture = None
         series = series_by_id.get(member.series_id)
         if series is not None:
             times = points[member.series_id].time
             headlines = levels.sample_headlines(series, points[member.series_id])
-            picture = member_picture(member, times, headlines, first, last, zone)
+            member_axis = replace(axis, level_end=_level_end(series, member))
+            picture = member_picture(member, times, headlines, member_axis, has_steps=finding.pattern is None)
         yield MemberFigure(member, picture, f"series/{member.series_id}.html")
 
 
-_MEMBER_WIDTH, _MEMBER_HEIGHT = 300, 132
-_MEMBER_LEFT, _MEMBER_RIGHT, _MEMBER_TOP, _MEMBER_BOTTOM = 46, 6, 14, 22
-
-
-def member_picture(
-    member: FindingMember, times: NDArray[Any], values: NDArray[Any], first: int, last: int, zone: tzinfo = UTC
-) -> Markup:
-    """Draw a member; all members of a finding share the time axis from `first` to `last` (epoch s).
-
-    Args:
-        times, values: shape (n,), in epoch seconds and in the unit of the metric.
-        zone: dates are shown at its midnights.
-    """
-    highest = float(values.max(initial=0.0))
-    if member.states_levels:
-        highest = max(highest, member.before, member.after)
-    top = drawing.rounded_axis_end(highest)
-    bottom = _MEMBER_HEIGHT - _MEMBER_BOTTOM
-    right = _MEMBER_WIDTH - _MEMBER_RIGHT
-    x = drawing.AxisScale(first, last, _MEMBER_LEFT, right, zone=zone)
-    y = drawing.AxisScale(0.0, top, bottom, _MEMBER_TOP)
-    parts = [
-        drawing.svg_value_axis(y, _MEMBER_LEFT, right, (0.0, top / 2, top), "", 4),
-        drawing.svg_time_axis(x, bottom, 3),
-        drawing.svg_line_with_gaps("headline", times, x.array(times), y.array(values)),
-        drawing.svg_line("moment", x(member.first_after), _MEMBER_TOP, x(member.first_after), bottom),
-    ]
-    if member.states_levels:
-        parts += [
-            drawing.svg_line("level", x(first), y(member.before), x(member.last_before), y(member.before)),
-            drawing.svg_line("level", x(member.first_after), y(member.after), x(last), y(member.after)),
-        ]
-    label = f"{format_number(member.before)} to {format_number(member.after)} {member.unit}"
-    return drawing.svg_picture(_MEMBER_WIDTH, _MEMBER_HEIGHT, label, parts, "picture small")
+def _level_end(series: data.SeriesEntry, member: FindingMember) -> int | None:
+    """Time (epoch s) of the last observation at the level after the change of a member; None if it is not known."""
+    if series.detection is None:
+        return None
+    for level in series.detection.levels:
+        if level.time <= member.first_after <= level.last_time:
+            return int(level.last_time)
+    return None

@@ -48,7 +48,7 @@ class SystemStatus:
         entry: the newest session; None without one.
         strip: the newest sessions as cells.
         outcomes: number of series by their outcome in the newest session (`overview.SERIES_OUTCOMES`).
-        worst: the undecided finding with the largest loss.
+        worst: the finding with the largest loss about which nobody has decided.
         trends: number of series that drift.
         slow_parts: sentences about targets and nodes that are slower than the others.
         slow_from_start: sentences about series that are far slower than their siblings since their first session.
@@ -204,24 +204,31 @@ def _first_sessions(site: data.SiteBuild, systems: Sequence[SystemStatus]) -> li
 PAGE = data.Page("index.html", "Status", 1, publish_status_page)
 
 
-def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
-    """Sort key: systems with problems first, then the largest loss."""
+def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, int, float, str]:
+    """Sort key: systems without sessions first, the longest first; then those with problems, then the largest loss."""
     losses = [finding.lost_performance for finding in machine.findings if finding.needs_action]
     loss = max(losses, default=0.0)
-    return _urgency_rank(machine, loss, now), -loss, machine.name
+    missed = data.missed_since_newest(machine, now)
+    return _urgency_rank(machine, loss, missed), -missed, -loss, machine.name
 
 
-def _urgency_rank(machine: data.SystemEntry, loss: float, now: int) -> int:
-    """0 for a loss or an invalid file, 1 for a session with problems, 2 for a suspected finding, else 3."""
-    if loss > 0 or machine.faults:
+def _urgency_rank(machine: data.SystemEntry, loss: float, missed: int) -> int:
+    """0 if a session is overdue, 1 for a loss or an invalid file, 2 for a session with problems, 3 for a suspected
+    finding, else 4.
+
+    Of a system that is not measured nothing is known, however good its last session was.
+    """
+    if missed:
         return 0
+    if loss > 0 or machine.faults:
+        return 1
     newest = machine.newest_session
     is_incomplete = newest is not None and (newest.status != "ok" or bool(newest.facts.problems))
-    if is_incomplete or data.is_overdue(machine, now):
-        return 1
-    if any(finding.state == "suspected" for finding in machine.findings):
+    if is_incomplete:
         return 2
-    return 3
+    if any(finding.state == "suspected" for finding in machine.findings):
+        return 3
+    return 4
 
 
 def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemStatus:
@@ -232,11 +239,8 @@ def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemSta
         received = set(site.history.received(newest.uuid))
         entry = data.session_entry(site.history, newest, runs, received)
     counts = coverage.count_coverage(site, machine)
-    # An acknowledged loss needs no action now, but nobody has accepted it.
-    undecided_losses: list[Finding] = []
-    for finding in machine.findings:
-        if finding.is_loss and (finding.needs_action or finding.state == "acknowledged"):
-            undecided_losses.append(finding)
+    # An acknowledged loss has a decision; it is in a list of its own.
+    undecided_losses = [finding for finding in machine.findings if finding.is_loss and finding.needs_action]
     return SystemStatus(
         machine=machine,
         entry=entry,

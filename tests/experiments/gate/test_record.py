@@ -13,13 +13,20 @@ from click.testing import Result as CliResult
 
 from iowatch.core import UsageError
 from iowatch.experiments.bisect.gated_commits import find_gated_range
-from iowatch.experiments.common.gate_records import RECORD, LevelChains, gates_by_commit, read_recorded_gates
+from iowatch.experiments.common.gate_records import (
+    RECORD,
+    LevelChains,
+    RecordedGate,
+    gates_by_commit,
+    read_recorded_gates,
+)
 from iowatch.experiments.gate import record as gate_record
 from iowatch.experiments.gate import run as gate
 from iowatch.experiments.gate.record import RecordOptions, find_recorded_commits
 from iowatch.experiments.gate.run import GateOptions
 from iowatch.store import History, SessionFacts
-from tests.experiments.gate.recorded import PlannedGate, commit_facts, record_gates
+from tests.builders import build_session_row
+from tests.experiments.gate.recorded import PlannedGate, commit_facts, planned_record, record_gates
 from tests.experiments.gate.test_gate import WORDS, FakeReframe, reframe_
 
 __all__ = ["reframe_"]  # a fixture
@@ -159,26 +166,27 @@ def test_numbers_that_json_lacks_are_null() -> None:
 
 
 def test_commits_are_in_their_order_and_the_newest_gate_counts(history: History) -> None:
-    """Gated out of order, and one of them twice."""
+    """Gated out of order, one of them twice, and one with a date after that of the commits that contain it."""
     uuids = record_gates(
         history,
         [
-            PlannedGate(3, 2, HDF5_WRITE, "regression"),
+            PlannedGate(3, 8, HDF5_WRITE, "regression"),
             PlannedGate(1, None, HDF5_WRITE),
-            PlannedGate(2, 1, HDF5_WRITE),
-            PlannedGate(3, 2, {"hdf5": (0.0, "within")}),
+            PlannedGate(8, 1, HDF5_WRITE, ancestors=2),
+            PlannedGate(3, 8, {"hdf5": (0.0, "within")}),
         ],
     )
     commits = gates_by_commit(read_recorded_gates(history.sessions()).gates)
-    assert [commit.newest.record.head.ancestors for commit in commits] == [1, 2, 3]
+    assert [commit.newest.commit[:7] for commit in commits] == ["0000001", "0000008", "0000003"]
     assert commits[2].newest.decision == "pass"
-    assert [gate.session.uuid for gate in commits[2].earlier] == [uuids[0]]
+    assert [earlier.session.uuid for earlier in commits[2].earlier] == [uuids[0]]
 
 
 def test_order_is_by_date_where_a_clone_was_shallow(history: History) -> None:
-    record_gates(history, [PlannedGate(7, None, HDF5_WRITE, ancestors=None), PlannedGate(5, None, HDF5_WRITE)])
+    gates = [PlannedGate(7, None, HDF5_WRITE, ancestors=None), PlannedGate(5, None, HDF5_WRITE, ancestors=90)]
+    record_gates(history, gates)
     commits = gates_by_commit(read_recorded_gates(history.sessions()).gates)
-    assert [commit.newest.commit[:8] for commit in commits] == ["00000005", "00000007"]
+    assert [commit.newest.commit[:7] for commit in commits] == ["0000005", "0000007"]
 
 
 def levels(history: History) -> dict[int, tuple[float, str]]:
@@ -190,7 +198,7 @@ def levels(history: History) -> dict[int, tuple[float, str]]:
         (key,) = {result.key for result in gate_of_commit.results}
         level = chains.level(gate_of_commit, key)
         if level is not None:
-            by_commit[int(gate_of_commit.commit[:8])] = (round(level.value, 6), level.origin)
+            by_commit[int(gate_of_commit.commit[:7])] = (round(level.value, 6), level.origin)
     return by_commit
 
 
@@ -219,11 +227,15 @@ def test_gates_in_both_directions_are_no_endless_chain(history: History) -> None
     assert set(levels(history)) == {1, 2}
 
 
-def test_chain_of_thousands_of_commits_has_a_level(history: History) -> None:
+def test_chain_of_thousands_of_commits_has_a_level() -> None:
     """Longer than Python's recursion limit (1,000)."""
-    gates = [PlannedGate(number, number - 1, {"hdf5": (-0.001, "within")}) for number in range(1, 1_201)]
-    record_gates(history, gates)
-    assert levels(history)[1_200][0] == pytest.approx(0.999**1_200, abs=1e-6)
+    gates: list[RecordedGate] = []
+    for number in range(1, 3_001):
+        planned = PlannedGate(number, number - 1, {"hdf5": (-0.001, "within")})
+        gates.insert(0, RecordedGate(build_session_row(number, uuid=str(number)), planned_record(planned)))
+    level = LevelChains(gates).level(gates[0], gates[0].results[0].key)
+    assert level is not None
+    assert level.value == pytest.approx(0.999**3_000)
 
 
 def test_record_that_cannot_be_read_is_reported(history: History) -> None:
@@ -242,7 +254,7 @@ def test_bisection_starts_from_two_gated_commits(history: History) -> None:
     recorded = {"stack": "system-openmpi", "build_command": "sh build.sh", "scratch": "/dev/shm/x"}
     changes = {"hdf5": (-0.05, "open"), "netcdf4": (-0.2, "slower"), "mpiio": (0.3, "within")}
     record_gates(history, [PlannedGate(1, None, changes), PlannedGate(4, 1, changes, "regression", record=recorded)])
-    gated = find_gated_range(history, None, "hdf5", "00000001", commit_facts(4).commit)
+    gated = find_gated_range(history, None, "hdf5", "0000001", commit_facts(4).commit)
     assert gated.range_text == f"{commit_facts(1).commit}..{commit_facts(4).commit}"
     assert (gated.system, gated.suite, gated.scratch) == ("local", "gate", Path("/dev/shm/x"))
     assert gated.stack_name(None) == "system-openmpi"
@@ -254,13 +266,13 @@ def test_bisection_starts_from_two_gated_commits(history: History) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("netcdf", "00000001", "00000002"), "no recorded gate of package 'netcdf'"),
-        (("hdf5", "00000001", "00000009"), "no recorded gate has the commit '00000009'"),
-        (("hdf5", "00000002", "00000001"), "no recorded gate has the commit '00000001'"),
-        (("hdf5", "0000", "00000002"), "'0000' begins 2 gated commits"),
-        (("hdf5", "000", "00000002"), "'000' is too short for a commit"),
-        (("hdf5", "00000001", "00000002"), "the gate of 00000002aaaa recorded no stack to build for"),
-        (("hdf5", "00000001"), "--from-gates PACKAGE takes two commits"),
+        (("netcdf", "0000001", "0000002"), "no recorded gate of package 'netcdf'"),
+        (("hdf5", "0000001", "0000009"), "no recorded gate has the commit '0000009'"),
+        (("hdf5", "0000002", "0000001"), "no recorded gate has the commit '0000001'"),
+        (("hdf5", "0000", "0000002"), "'0000' begins 2 gated commits"),
+        (("hdf5", "000", "0000002"), "'000' is too short for a commit"),
+        (("hdf5", "0000001", "0000002"), "the gate of 0000002aaaaa recorded no stack to build for"),
+        (("hdf5", "0000001"), "--from-gates PACKAGE takes two commits"),
     ],
 )
 def test_commits_that_cannot_be_bisected_are_refused(
@@ -275,8 +287,8 @@ def test_commits_that_cannot_be_bisected_are_refused(
 
 def test_commit_that_a_forced_push_removed_is_refused(history: History, repository: Repository) -> None:
     record_gates(history, [PlannedGate(2, 1, HDF5_WRITE, "regression")])
-    gated = find_gated_range(history, None, "hdf5", "00000001", "00000002")
-    with pytest.raises(UsageError, match=r"has no commit 00000001aaaa, which was gated by .*forced push"):
+    gated = find_gated_range(history, None, "hdf5", "0000001", "0000002")
+    with pytest.raises(UsageError, match=r"has no commit 0000001aaaaa, which was gated by .*forced push"):
         gated.require_commits(repository.directory)
     with pytest.raises(UsageError, match="does not exist on this host"):
         gated.repository_directory(None)
@@ -285,5 +297,5 @@ def test_commit_that_a_forced_push_removed_is_refused(history: History, reposito
 def test_commit_of_two_systems_needs_a_system(history: History) -> None:
     record_gates(history, [PlannedGate(2, 1, HDF5_WRITE), PlannedGate(2, 1, HDF5_WRITE, system="other")])
     with pytest.raises(UsageError, match="several systems: local, other"):
-        find_gated_range(history, None, "hdf5", "00000001", "00000002")
-    assert find_gated_range(history, "other", "hdf5", "00000001", "00000002").system == "other"
+        find_gated_range(history, None, "hdf5", "0000001", "0000002")
+    assert find_gated_range(history, "other", "hdf5", "0000001", "0000002").system == "other"

@@ -240,8 +240,7 @@ def gates_by_commit(gates: Sequence[RecordedGate]) -> tuple[CommitGates, ...]:
     gates_of: dict[str, list[RecordedGate]] = defaultdict(list)
     for gate in gates:
         gates_of[gate.commit].append(gate)
-    # Shallow clones do not know how many commits there are before one: then dates are the order of all.
-    has_ancestors = all(gate.record.head.ancestors is not None for gate in gates)
+    has_ancestors = has_commit_order(gates)
     commits: list[CommitGates] = []
     for commit, of_commit in gates_of.items():
         newest, *earlier = of_commit
@@ -254,6 +253,11 @@ def gates_by_commit(gates: Sequence[RecordedGate]) -> tuple[CommitGates, ...]:
         return ancestors, head.committed_s, head.commit
 
     return tuple(sorted(commits, key=order))
+
+
+def has_commit_order(gates: Sequence[RecordedGate]) -> bool:
+    """Whether the order of the commits is known: shallow clones do not know it. Else commits are ordered by date."""
+    return all(gate.record.head.ancestors is not None for gate in gates)
 
 
 def _is_newer(gate: RecordedGate, other: RecordedGate) -> bool:

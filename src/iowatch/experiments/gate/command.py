@@ -160,8 +160,6 @@ def command(
     with report_files(error_reports) as files:
         with History.open(db) as history:
             outcome = GateRun(history, options).run()
-            if commits is not None:
-                record_gate(history, commits, outcome)
         # The files first: a reader that closes the pipe of the text must not lose them.
         document = gate.gate_json(outcome)
         if markdown and picture:
@@ -173,6 +171,9 @@ def command(
             files.write(junit, gate.gate_junit(outcome))
         if badge:
             files.write(badge, gate.gate_badge(outcome.decision))
+        if commits is not None:
+            with History.open(db) as history:
+                record_gate(history, commits, outcome)
     common.print_report(as_json, document, lambda console: gate.render_gate(outcome, console))
     if outcome.decision == "undecided":
         return {"pass": 0, "fail": 1, None: UNDECIDED}[undecided]

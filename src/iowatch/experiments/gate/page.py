@@ -19,6 +19,7 @@ from iowatch.experiments.common.gate_records import (
     RecordedGate,
     RelativeLevel,
     gates_by_commit,
+    has_commit_order,
     read_recorded_gates,
 )
 from iowatch.experiments.common.text import format_change
@@ -156,7 +157,7 @@ def _library_view(site: SiteBuild, system: str, gates: Sequence[RecordedGate]) -
     for branch in dict.fromkeys(gate.record.branch for gate in gates):
         of_branch = [gate for gate in gates if gate.record.branch == branch]
         commits = gates_by_commit(of_branch)
-        branches.append(_branch_view(branch, commits, chains))
+        branches.append(_branch_view(branch, commits, chains, is_by_date=not has_commit_order(of_branch)))
         _write_gate_pages(site, commits)
     return LibraryView(gates[0].record.package, system, branches)
 
@@ -183,14 +184,13 @@ def _write_gate_pages(site: SiteBuild, commits: Sequence[CommitGates]) -> None:
             )
 
 
-def _branch_view(branch: str, commits: Sequence[CommitGates], chains: LevelChains) -> BranchView:
+def _branch_view(branch: str, commits: Sequence[CommitGates], chains: LevelChains, *, is_by_date: bool) -> BranchView:
     """One branch, whose commits are given oldest first."""
     rows: list[CommitView] = []
     for number, commit in enumerate(commits):
         page = gate_page_path(commit.newest)
         rows.append(CommitView(commit, page, _largest_loss(commit.newest), _bisect_command(commits, number)))
     rows.reverse()
-    is_by_date = any(commit.newest.record.head.ancestors is None for commit in commits)
     return BranchView(branch, rows, _decisions_pictures(branch, commits), _result_views(commits, chains), is_by_date)
 
 

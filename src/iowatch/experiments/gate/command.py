@@ -143,11 +143,11 @@ def command(
         build_command=build,
         package=package,
     )
-    record_options = RecordOptions(repository, head_commit, base_commit, branch)
+    record_options = RecordOptions(
+        repository=repository, head_commit=head_commit, base_commit=base_commit, branch=branch
+    )
     if not record and not record_options.is_empty:
         raise UsageError("--repository, --head-commit, --base-commit and --branch are about --record, which is missing")
-    # A commit that does not exist is refused before anything is measured.
-    commits = find_recorded_commits(options, record_options) if record else None
     name = f"gate of {head} against {base}"
     picture = markdown.with_suffix(".svg") if markdown else None
     error_reports = {
@@ -158,6 +158,8 @@ def command(
         badge: None,
     }
     with report_files(error_reports) as files:
+        # A commit that does not exist is refused before anything is measured.
+        commits = find_recorded_commits(options, record_options) if record else None
         with History.open(db) as history:
             outcome = GateRun(history, options).run()
         # The files first: a reader that closes the pipe of the text must not lose them.

@@ -22,8 +22,10 @@ def build(history: History, tmp_path: Path) -> Path:
 
 def decisions(text: str) -> list[tuple[str, str]]:
     """Hash and shape of each commit in the first picture of decisions, from left to right."""
-    picture = re.search(r"<figure>(<svg .*?</svg>)", text, re.DOTALL)
+    picture = re.search(r"<figure class=\"gate-decisions\">(<svg .*?</svg>)", text, re.DOTALL)
     assert picture is not None
+    # An image may have no links for screen readers.
+    assert ElementTree.fromstring(picture[1]).get("role") == "group"
     shapes: list[tuple[str, str]] = []
     for link in ElementTree.fromstring(picture[1]).iter("a"):
         classes = [element.get("class", "").removeprefix("gated ") for element in link if element.tag != "title"]

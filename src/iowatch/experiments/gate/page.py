@@ -35,7 +35,7 @@ SHORT_HASH = 7
 # A run of a gate that fails as a whole (`GateRun`).
 _EVERYTHING = "everything"
 # Distances in pictures, in CSS pixels.
-_TOP, _BOTTOM, _LEFT, _RIGHT, _STRIP_HEIGHT, _CHART_HEIGHT = 24.0, 34.0, 52.0, 12.0, 62.0, 190.0
+_TOP, _BOTTOM, _LEFT, _RIGHT, _STRIP_HEIGHT, _CHART_HEIGHT = 24.0, 34.0, 52.0, 22.0, 62.0, 190.0
 _SYMBOL = 5.0
 # Width of a short hash below an axis.
 _HASH_WIDTH = 58.0
@@ -52,7 +52,7 @@ class _Layout:
     max_commits: int
 
 
-_LAYOUTS = (_Layout(620.0, "picture curves for-wide", 50), _Layout(340.0, "picture curves for-narrow", 24))
+_LAYOUTS = (_Layout(620.0, "picture curves for-wide", 36), _Layout(340.0, "picture curves for-narrow", 18))
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _bisect_command(commits: Sequence[CommitGates], number: int) -> str:
     """The search between the newest commit before one that passed and this one; empty unless it was stopped."""
     bad = commits[number].newest
     # A commit that a forced push replaced cannot be built any more.
-    if bad.decision != "regression" or commits[number].is_missing:
+    if commits[number].is_missing or not any(result.decision == "slower" for result in bad.results):
         return ""
     for commit in reversed(commits[:number]):
         if commit.newest.decision == "pass" and not commit.is_missing:
@@ -234,7 +234,7 @@ class _Point:
 
 
 def _result_views(commits: Sequence[CommitGates], chains: LevelChains) -> list[ResultView]:
-    """All results of a branch, that with the lowest newest level first."""
+    """All results of a branch, that with the lowest level at any commit first."""
     # The name of a result is that of the newest gate that has it.
     names: dict[str, str] = {}
     runs: dict[str, str] = {}
@@ -248,9 +248,9 @@ def _result_views(commits: Sequence[CommitGates], chains: LevelChains) -> list[R
         levels = [point.level for point in points if point.level is not None]
         if not levels:
             continue
-        newest = levels[-1].value
-        words = f"{100 * newest:.1f} % of the first base"
-        views.append((newest, ResultView(name, words, _level_pictures(name, points))))
+        words = f"{100 * levels[-1].value:.1f} % of the first base"
+        lowest = min(level.value for level in levels)
+        views.append((lowest, ResultView(name, words, _level_pictures(name, points))))
     views.sort(key=lambda view: view[0])
     return [view for _, view in views]
 
@@ -372,8 +372,14 @@ def _decisions_pictures(branch: str, commits: Sequence[CommitGates]) -> Markup:
             parts.append(_linked(commit.newest, symbol, _point_words(commit, state)))
         parts += _commit_axis(shown, positions, bottom)
         label = f"decisions about {len(shown)} commits of {branch}"
-        pictures += drawing.svg_picture(layout.width, _STRIP_HEIGHT, label, parts, layout.classes)
+        pictures += _linked_picture(layout, _STRIP_HEIGHT, label, parts)
     return pictures
+
+
+def _linked_picture(layout: _Layout, height: float, label: str, parts: Sequence[str]) -> Markup:
+    """A picture with links: for screen readers a group of them, not one image."""
+    picture = drawing.svg_picture(layout.width, height, label, parts, layout.classes)
+    return picture.replace('role="img"', Markup('role="group"'), 1)
 
 
 def _level_pictures(name: str, points: Sequence[_Point]) -> Markup:
@@ -394,12 +400,12 @@ def _level_picture(name: str, points: Sequence[_Point], layout: _Layout) -> Mark
     for level in (y.low, (y.low + 1) / 2, 1.0, (1 + y.high) / 2, y.high):
         style = "grid one" if level == 1.0 else "grid"
         parts.append(drawing.svg_line(style, _LEFT, y(level), right, y(level)))
-        parts.append(drawing.svg_text("tick", _LEFT - 6, y(level) + 4, f"{100 * level:.0f}"))
+        parts.append(drawing.svg_text("tick", _LEFT - 6, y(level) + 4, f"{100 * level:g}"))
     parts += _level_lines(points, positions, y)
     for point, position in zip(points, positions, strict=True):
         parts += _draw_point(point, position, y, bottom)
     parts += _commit_axis([point.commit for point in points], positions, bottom)
-    return drawing.svg_picture(layout.width, _CHART_HEIGHT, f"{name} over commits", parts, layout.classes)
+    return _linked_picture(layout, _CHART_HEIGHT, f"{name} over commits", parts)
 
 
 def _level_axis(points: Sequence[_Point], bottom: float) -> drawing.AxisScale:

@@ -57,6 +57,7 @@ def test_each_decision_has_a_shape_and_commits_are_in_their_order(history: Histo
     # The failing head has no level, but its symbol is in the picture of the result, too: each is wide and narrow, and
     # the legend has one.
     assert text.count('class="gated failed"') == 2 * 2 + 1
+    assert '<td data-label="largest loss">benchio:api=hdf5 fails</td>' in text
 
 
 def test_point_leads_to_its_gate_with_results_and_counts(history: History, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class CommitView:
     Attributes:
         gates: of the commit.
         page: of the newest gate.
-        largest_loss: name and change of the result that lost most, or empty.
+        largest_loss: a run that fails, else name and change of the result that lost most, or empty.
         bisect_command: the search between the newest commit before it that passed and this one; empty unless it was
             stopped.
     """
@@ -195,7 +195,9 @@ def _branch_view(branch: str, commits: Sequence[CommitGates], chains: LevelChain
 
 
 def _largest_loss(gate: RecordedGate) -> str:
-    """Name and change of the result that lost most; empty if none lost anything."""
+    """A run that fails, else name and change of the result that lost most; empty if none lost anything."""
+    for run in sorted(gate.failed_runs):
+        return f"{run} fails"
     losses: list[tuple[float, str]] = []
     for result in gate.results:
         if result.change is not None and result.change < 0:

@@ -44,6 +44,7 @@ def test_release_has_its_tag_and_commit(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, clone / name)
     for name in (
         "benchmarks",
+        "ci/gate",
         "ci/recipes",
         "docs",
         "dashboards",

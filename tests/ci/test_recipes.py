@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
@@ -95,53 +91,3 @@ def test_shell_scripts_parse(path: Path) -> None:
     if path.is_file() and path.read_text().startswith("#!/usr/bin/env bash"):
         subprocess.run(["bash", "-n", str(path)], check=True)
         assert path.stat().st_mode & 0o111, "not executable"
-
-
-def vendored_schema(name: str) -> dict[str, Any]:
-    """A schema of SchemaStore as the package check-jsonschema holds it."""
-    text = files("check_jsonschema").joinpath("builtin_schemas", "vendor", f"{name}.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
-def test_gitlab_component_has_the_published_schema_and_uses_all_its_inputs() -> None:
-    """The inputs are placeholders of any type, so they are filled in with their defaults before."""
-    text = (ROOT / "ci" / "gitlab" / "gate.yml").read_text()
-    header, job = text.split("\n---\n")
-    inputs = YAML(typ="safe").load(header)["spec"]["inputs"]
-    assert set(re.findall(r"\$\[\[ inputs\.(\w+) \]\]", job)) == set(inputs)
-    for name, one in inputs.items():
-        job = job.replace(f"$[[ inputs.{name} ]]", json.dumps(one.get("default", name)).strip('"'))
-    document, validator = YAML(typ="safe").load(job), Draft7Validator(vendored_schema("gitlab-ci"))
-    validator.validate(document)
-    (name,) = document
-    assert not validator.is_valid({name: {**document[name], "artefacts": {}}}), "the schema finds a misspelt key"
-
-
-def test_github_action_has_the_published_schema_and_uses_all_its_inputs() -> None:
-    text = (ROOT / "ci" / "github" / "action.yml").read_text()
-    document, validator = YAML(typ="safe").load(text), Draft7Validator(vendored_schema("github-actions"))
-    validator.validate(document)
-    assert not validator.is_valid({**document, "run": {}})
-    assert set(re.findall(r"inputs\.(\w+)", text)) == set(document["inputs"])
-
-
-@pytest.mark.capability("experiments.gate")
-@pytest.mark.parametrize("name", ["ci/gitlab/gate.yml", "ci/github/action.yml"])
-def test_components_call_the_command_with_options_that_it_has(name: str) -> None:
-    text = (ROOT / name).read_text()
-    options = set(re.findall(r"(--[a-z-]+) ", text))
-    from iowatch.experiments.gate import command as gate
-
-    assert options <= {option for param in gate.command.params for option in param.opts}
-    assert {"--base", "--head", "--undecided", "--junit"} <= options
-
-
-def test_action_hands_on_the_decision(tmp_path: Path) -> None:
-    """The shell of the action with `iowatch` replaced by a program that is undecided."""
-    step = YAML(typ="safe").load((ROOT / "ci" / "github" / "action.yml").read_text())["runs"]["steps"][1]
-    (tmp_path / "iowatch").write_text('#!/bin/sh\nprintf \'{\\n  "decision": "undecided",\\n}\' > gate.json\nexit 4\n')
-    (tmp_path / "iowatch").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_OUTPUT": "out", "GITHUB_STEP_SUMMARY": "summary"}
-    done = subprocess.run(["bash", "-c", step["run"]], cwd=tmp_path, env=environment, check=False)
-    assert done.returncode == 4
-    assert (tmp_path / "out").read_text() == "decision=undecided\n"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
@@ -15,6 +16,7 @@ from iowatch.core import UsageError
 from iowatch.experiments.bisect import report as bisection
 from iowatch.experiments.bisect import run as bisect
 from iowatch.experiments.bisect.commits import CommitRun
+from iowatch.experiments.bisect.gated_commits import GatedRange, find_gated_range
 from iowatch.experiments.bisect.run import BisectOptions
 from iowatch.experiments.bisect.search import BisectionSettings
 from iowatch.experiments.common.commits import CommitRange, commit_source
@@ -31,6 +33,10 @@ from iowatch.store import History
     metavar="ID",
     help="Both sides, and the case, as the runs of a finding recorded them.",
 )
+@click.option(
+    "--from-gates", "gated_package", metavar="PACKAGE",
+    help="GOOD and BAD are commits of recorded gates of this package (`iowatch gate --record`).",
+)  # fmt: skip
 @click.option("--package", metavar="NAME", help="The commit of this package, between those of GOOD..BAD.")
 @click.option("--git", "repository", type=common.ANY_PATH, metavar="DIR", help="Its repository, which is not changed.")
 @click.option("--stack", shell_complete=complete_stack, metavar="NAME", help="Stack that the package is built for.")
@@ -62,6 +68,7 @@ from iowatch.store import History
 def command(
     sides: tuple[str, ...],
     finding: str | None,
+    gated_package: str | None,
     package: str | None,
     repository: Path | None,
     stack: str | None,
@@ -98,13 +105,24 @@ def command(
         # Commits of a package, the stacks of a finding, or two stacks by their names.
         has_commit_options = any((package, repository, stack, build))
         expected_sides = 0 if finding else 2
-        if finding is None and len(sides) == 1 and package and repository and stack:
+        if gated_package:
+            if len(sides) != 2 or finding or package:
+                raise UsageError(
+                    "--from-gates PACKAGE takes two commits, and neither --finding nor --package",
+                    hint=f"For example: iowatch bisect --from-gates {gated_package} 1a2b3c4 5d6e7f8",
+                )
+            with History.existing(db) as history:
+                chosen_system = system if _is_stated("system") else None
+                gated = find_gated_range(history, chosen_system, gated_package, *sides)
+                result = _search_gated(history, gated, options, _GatedChoice(repository, stack, build))
+        elif finding is None and len(sides) == 1 and package and repository and stack:
             source = commit_source(system, package, CommitRange(repository, sides[0]), stack, build)
             with History.open(db) as history:
                 result = _search(CommitRun(history, source, options))
         elif len(sides) != expected_sides or has_commit_options:
             raise UsageError(
-                "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
+                "two stacks are expected, or --finding ID, or --from-gates PACKAGE GOOD BAD, or --package NAME "
+                "--git DIR --stack NAME GOOD..BAD",
                 hint="For example: iowatch bisect gnu-12 gnu-13",
             )
         elif finding:
@@ -117,6 +135,40 @@ def command(
         as_json, bisection.bisection_document(result), lambda console: bisection.render_bisection(result, console)
     )
     return 1 if result.answer.kind in ("narrowed", "undecided") else 0
+
+
+def _is_stated(option: str) -> bool:
+    """Whether an option is on the command line, and not at its default."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+@dataclass(frozen=True)
+class _GatedChoice:
+    """Options that replace what the gate recorded; None: as recorded."""
+
+    repository: Path | None
+    stack: str | None
+    build: str | None
+
+
+def _search_gated(
+    history: History, gated: GatedRange, options: BisectOptions, choice: _GatedChoice
+) -> bisect.BisectResult:
+    """Search between two commits of recorded gates, in the suite and cases of the gate."""
+    stack = gated.stack_name(choice.stack)
+    commits = CommitRange(gated.repository_directory(choice.repository), gated.range_text)
+    gated.require_commits(commits.directory)
+    build = choice.build or gated.record.build_command
+    source = commit_source(gated.system, gated.record.package, commits, stack, build)
+    # What the command states has precedence over the gate.
+    suite = options.suite if _is_stated("suite") else gated.suite
+    search_options = replace(options, suite=suite, like=stack, scratch=options.scratch or gated.scratch)
+    if not options.cases and not options.benchmarks:
+        largest_loss = gated.largest_loss()
+        search_options = replace(
+            search_options, cases=(largest_loss.run,), operation=largest_loss.operation, metric=largest_loss.metric
+        )
+    return _search(CommitRun(history, source, search_options))
 
 
 def _search_finding(db: str | None, finding: str, options: BisectOptions) -> bisect.BisectResult:

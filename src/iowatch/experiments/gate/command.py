@@ -10,8 +10,11 @@ import click
 from iowatch.cli import common
 from iowatch.cli.completion import complete_suite
 from iowatch.cli.report_files import report_files
+from iowatch.core import UsageError
 from iowatch.experiments.common import counters
 from iowatch.experiments.gate import report as gate
+from iowatch.experiments.gate.recipe import RECIPES, read_recipe
+from iowatch.experiments.gate.record import RecordOptions, find_recorded_commits, record_gate
 from iowatch.experiments.gate.run import GateOptions, GateRun
 from iowatch.output.report import error_markdown, junit_error_document
 from iowatch.statistics.gate import GateSettings
@@ -23,6 +26,12 @@ UNDECIDED = 4
 def _print_schema(context: click.Context, _option: click.Parameter, is_set: bool) -> None:
     if is_set and not context.resilient_parsing:
         common.print_json(gate.document_schema())
+        context.exit()
+
+
+def _print_recipe(context: click.Context, _option: click.Parameter, service: str | None) -> None:
+    if service is not None and not context.resilient_parsing:
+        click.echo(read_recipe(service), nl=False)
         context.exit()
 
 
@@ -70,6 +79,18 @@ def _print_schema(context: click.Context, _option: click.Parameter, is_set: bool
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Report for CI systems.")
 @click.option("--badge", type=common.OUTPUT_FILE, metavar="FILE", help="Picture of the decision (SVG).")
 @click.option("--json-file", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the document of --json.")
+@click.option("--record", is_flag=True, help="Keep the decision per commit, for the page Gates and for bisect.")
+@click.option(
+    "--repository", type=common.ANY_PATH, metavar="DIR",
+    help="Checkout with the commits of --record [default: DIR of git:DIR@REV, else this directory].",
+)  # fmt: skip
+@click.option("--head-commit", metavar="REV", help="Recorded commit of HEAD [default: REV of git:DIR@REV, else HEAD].")
+@click.option("--base-commit", metavar="REV", help="Recorded commit of BASE [default: REV of git:DIR@REV, else none].")
+@click.option("--branch", metavar="NAME", help="Recorded branch of HEAD [default: the one that its revision names].")
+@click.option(
+    "--recipe", type=click.Choice([*RECIPES]), is_eager=True, expose_value=False, callback=_print_recipe,
+    help="Print a complete CI recipe for merge requests, with its comment and required check.",
+)  # fmt: skip
 @click.option(
     "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
     help="Print the JSON Schema of the document.",
@@ -95,6 +116,11 @@ def command(
     junit: Path | None,
     badge: Path | None,
     json_file: Path | None,
+    record: bool,
+    repository: Path | None,
+    head_commit: str | None,
+    base_commit: str | None,
+    branch: str | None,
     db: str | None,
     as_json: bool,
 ) -> int:
@@ -117,6 +143,11 @@ def command(
         build_command=build,
         package=package,
     )
+    record_options = RecordOptions(
+        repository=repository, head_commit=head_commit, base_commit=base_commit, branch=branch
+    )
+    if not record and not record_options.is_empty:
+        raise UsageError("--repository, --head-commit, --base-commit and --branch are about --record, which is missing")
     name = f"gate of {head} against {base}"
     picture = markdown.with_suffix(".svg") if markdown else None
     error_reports = {
@@ -127,6 +158,8 @@ def command(
         badge: None,
     }
     with report_files(error_reports) as files:
+        # A commit that does not exist is refused before anything is measured.
+        commits = find_recorded_commits(options, record_options) if record else None
         with History.open(db) as history:
             outcome = GateRun(history, options).run()
         # The files first: a reader that closes the pipe of the text must not lose them.
@@ -140,6 +173,9 @@ def command(
             files.write(junit, gate.gate_junit(outcome))
         if badge:
             files.write(badge, gate.gate_badge(outcome.decision))
+        if commits is not None:
+            with History.open(db) as history:
+                record_gate(history, commits, outcome)
     common.print_report(as_json, document, lambda console: gate.render_gate(outcome, console))
     if outcome.decision == "undecided":
         return {"pass": 0, "fail": 1, None: UNDECIDED}[undecided]

@@ -190,7 +190,7 @@ class GateRun:
         package = self.options.package or Path(directory).resolve().name
         # It is built for the other build if that is a stack of the system.
         stack_names = [build for build in (self.options.base, self.options.head) if ":" not in build]
-        stack_name = stack_names[0] if stack_names else _any_stack(self.options.system)
+        stack_name = stack_names[0] if stack_names else any_stack(self.options.system)
         source = CommitSource(
             self.options.system,
             package,
@@ -217,7 +217,7 @@ class GateRun:
             suite=self.options.suite,
             benchmarks=benchmarks,
             case_names=tuple(cases),
-            scratch=self.options.scratch or _memory_directory(),
+            scratch=self.options.scratch or memory_directory(),
             darshan=darshan,
         )
         return make_pair_context(options, (self.base.stack, self.head.stack), self._like)
@@ -228,7 +228,7 @@ class GateRun:
         for build in (self.base, self.head):
             if not build.is_made:
                 return build.stack.name
-        return _any_stack(self.options.system)
+        return any_stack(self.options.system)
 
     def run(self) -> GateOutcome:
         """Count, then measure until the decision is known or time is up."""
@@ -504,7 +504,7 @@ def _run_name(name: str) -> str:
     return name.rpartition("#")[0]
 
 
-def _any_stack(system: str) -> str:
+def any_stack(system: str) -> str:
     """A stack in whose partitions builds run that are no stacks of the system."""
     for partition in reframe.load_site(system).partitions:
         if partition.stacks:
@@ -515,7 +515,7 @@ def _any_stack(system: str) -> str:
     )
 
 
-def _memory_directory() -> Path:
+def memory_directory() -> Path:
     """A directory in memory, where no disk adds noise.
 
     Raises:

@@ -1,67 +1,75 @@
 """What `iowatch gate --quick` sees in two minutes: its decisions on recorded runs of one build, with planted losses.
 
-    python bench/gate_quick.py record HISTORY.db SESSION > bench/gate_quick_runs.json
-    python bench/gate_quick.py power [--trials 200] [--loss 0 0.05 0.1 0.15 0.2]
+    python bench/gate_quick.py record PROGRAM DIRECTORY [--minutes 4] > bench/gate_quick_runs.json
+    python bench/gate_quick.py power [--trials 200] [--loss 0 0.05 0.1 0.15 0.2] [--noise 0.02]
 
-`record` reads an A/B run of one stack with itself (`iowatch run --ab system-openmpi system-openmpi --suite gate-quick
---scratch /dev/shm/… --budget 4`): the repetitions of all runs in the order in which they were made. `power` makes gates
-of them: each begins at a random run, consecutive runs are the two sides of a pair, in an order that a coin decides, and
-the head loses a share of the performance in one result, in one case (both results), or in all. A run costs the mean
-time of the recorded runs, and a batch of pairs the start of ReFrame.
+`record` runs benchio (PROGRAM, of one build) with the cases of suite `gate-quick` in DIRECTORY (in memory), six
+consecutive runs of each case at a time, as a gate does, and keeps all repetitions. `power` makes gates of them: each
+begins at a random run, consecutive runs are the two sides of a pair, in an order that a coin decides, and the head
+loses a share of the performance in one result, in one case (both results), or in all. A run costs `RUN_S`, and a
+batch of pairs the start of ReFrame.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from iowatch.benchmarks.suites import load_suite
 from iowatch.experiments.common.pairs import PairedResult, PairedRuns
 from iowatch.experiments.gate.run import make_gate_pair
 from iowatch.statistics.gate import Gate
-from iowatch.store import History, ResultFilter
 
 RUNS_FILE = Path(__file__).resolve().parent / "gate_quick_runs.json"
 # Seconds: the time of `--quick` without its reserve, the description of the builds, and one start of ReFrame.
 BUDGET_S, BUILDS_S, START_S = 114.0, 4.0, 3.0
+# Seconds of a run with all that its job records; 8 pairs of 12 cases take 3.5 minutes (docs/gate.md).
+RUN_S = 1.0
+SUITE, RUNS_IN_A_ROW = "gate-quick", 6
 FIRST_PAIRS = 6
 
 
-def record(database: str, session: str) -> dict[str, Any]:
-    """The repetitions of all runs of a session by result, and the seconds of a run."""
-    with History.existing(database) as history:
-        uuid = history.session(session).uuid
-        row = history.session(uuid)
-        runs: dict[str, list[list[float]]] = defaultdict(list)
-        rows = sorted(history.results(ResultFilter(session=uuid)), key=lambda result: (result.time, result.number or 0))
-        for result in rows:
-            if result.pair and result.metric == "bandwidth":
-                operation = result.case.parameters.get("operation")
-                name = f"{result.run.partition('#')[0]} {operation}"
-                runs[name].append([float(f"{value:.6g}") for value in result.samples])
-        run_s = ((row.ended_at or 0) - row.started_at) / max(1, row.runs)
-    return {"seconds_per_run": round(run_s, 3), "runs": runs}
+def record(program: str, directory: Path, minutes: float) -> dict[str, Any]:
+    """The seconds of all repetitions of the runs by result, and the load of the machine at start and end."""
+    runs: dict[str, list[list[float]]] = defaultdict(list)
+    record_file = directory / "benchio.json"
+    load = [os.getloadavg()[0]]
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end:
+        for case in load_suite(SUITE):
+            options = [f"--{name}={value}" for name, value in case.options.items() if name != "ranks"]
+            for _ in range(RUNS_IN_A_ROW):
+                command = ["mpirun", "-np", "1", program, *options, f"--dir={directory}", f"--json={record_file}"]
+                subprocess.run(command, check=True, capture_output=True)
+                for result in json.loads(record_file.read_text(encoding="utf-8"))["operations"]:
+                    seconds = [float(f"{repetition['seconds']:.5g}") for repetition in result["repetitions"]]
+                    runs[f"{case.run_name} {result['operation']}"].append(seconds)
+    return {"load": [*load, os.getloadavg()[0]], "runs": runs}
 
 
 def decide(recorded: dict[str, Any], losses: dict[str, float], rng: np.random.Generator) -> tuple[str, float, int]:
     """Decision, seconds and results within the margin of one gate."""
     runs = recorded["runs"]
     names = [*runs]
-    results = {name: PairedResult(name.partition(" ")[0], None, "bandwidth") for name in names}  # type: ignore[arg-type]
+    results = {name: PairedResult(name.partition(" ")[0], None, "time") for name in names}  # type: ignore[arg-type]
     positions = {name.partition(" ")[0]: int(rng.integers(10**6)) for name in names}
     gate = Gate(names)
     cases = {name.partition(" ")[0] for name in names}
     # The warm-up is a batch of its own.
-    used_s = BUILDS_S + 2 * START_S + 2 * len(cases) * recorded["seconds_per_run"]
+    used_s = BUILDS_S + 2 * START_S + 2 * len(cases) * RUN_S
     pairs = 0
     while gate.decision == "undecided" and gate.open:
         open_cases = {name.partition(" ")[0] for name in gate.open}
-        pair_s = 2 * len(open_cases) * recorded["seconds_per_run"]
+        pair_s = 2 * len(open_cases) * RUN_S
         # The gate measures six pairs first, then batches of at least two.
         batch_start_s = START_S if pairs >= FIRST_PAIRS and pairs % 2 == 0 else 0.0
         if used_s + pair_s + batch_start_s > BUDGET_S:
@@ -77,21 +85,36 @@ def decide(recorded: dict[str, Any], losses: dict[str, float], rng: np.random.Ge
                     continue
                 sides = [runs[name][(position + side) % len(runs[name])] for side in (0, 1)]
                 base, head = sides if is_base_first else sides[::-1]
-                slower_head = tuple(value * (1 - losses.get(name, 0.0)) for value in head)
+                slower_head = tuple(value / (1 - losses.get(name, 0.0)) for value in head)
                 gate.record(name, make_gate_pair(results[name], PairedRuns(tuple(base), slower_head)))
-        gate.leave_out_hopeless(int((BUDGET_S - used_s) / (2 * recorded["seconds_per_run"])))
+        gate.leave_out_hopeless(int((BUDGET_S - used_s) / (2 * RUN_S)))
     within = sum(result.state == "within" for result in gate.results.values())
     return gate.decision, used_s, within
 
 
-def power(trials: int, losses: list[float]) -> None:
+def pair_noise(runs: list[list[float]]) -> float:
+    """Robust standard deviation of the log ratio of consecutive runs."""
+    levels = np.log([np.median(samples) for samples in runs])
+    return 1.4826 * float(np.median(np.abs(np.diff(levels))))
+
+
+def scale_noise(runs: list[list[float]], noise: float) -> list[list[float]]:
+    """The runs with this noise of a pair: all distances from the median are multiplied alike, outliers as well."""
+    logs = np.log(runs)
+    middle = np.median(logs)
+    scaled: list[list[float]] = np.exp(middle + (logs - middle) * noise / pair_noise(runs)).tolist()
+    return scaled
+
+
+def power(trials: int, losses: list[float], noise: float | None) -> None:
     """Print the decisions per loss and affected results."""
     recorded = json.loads(RUNS_FILE.read_text(encoding="utf-8"))
     names = [*recorded["runs"]]
     for name in names:
-        levels = np.log([np.median(samples) for samples in recorded["runs"][name]])
-        noise = 1.4826 * float(np.median(np.abs(np.diff(levels))))
-        print(f"{name}: {len(levels)} runs, pairs differ by {100 * noise:.1f} %")
+        runs = recorded["runs"][name]
+        print(f"{name}: {len(runs)} runs, pairs differ by {100 * pair_noise(runs):.1f} %")
+        if noise is not None:
+            recorded["runs"][name] = scale_noise(runs, noise)
     cases = [*dict.fromkeys(name.partition(" ")[0] for name in names)]
     for loss in losses:
         for affected in ("one result", "one case", "all"):
@@ -102,12 +125,12 @@ def power(trials: int, losses: list[float]) -> None:
             for trial in range(trials):
                 rng = np.random.default_rng([trial, round(1000 * loss), len(affected)])
                 case = cases[trial % len(cases)]
-                chosen = names
+                slower_names = names
                 if affected == "one result":
-                    chosen = [names[trial % len(names)]]
+                    slower_names = [names[trial % len(names)]]
                 elif affected == "one case":
-                    chosen = [name for name in names if name.partition(" ")[0] == case]
-                decision, used_s, _ = decide(recorded, dict.fromkeys(chosen, loss), rng)
+                    slower_names = [name for name in names if name.partition(" ")[0] == case]
+                decision, used_s, _ = decide(recorded, dict.fromkeys(slower_names, loss), rng)
                 decisions[decision] += 1
                 seconds.append(used_s)
             words = ", ".join(f"{word} {decisions[word]}" for word in ("pass", "regression", "undecided"))
@@ -122,16 +145,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record")
-    recording.add_argument("database")
-    recording.add_argument("session")
+    recording.add_argument("program")
+    recording.add_argument("directory", type=Path)
+    recording.add_argument("--minutes", type=float, default=4.0)
     measuring = commands.add_parser("power")
     measuring.add_argument("--trials", type=int, default=200)
     measuring.add_argument("--loss", type=float, nargs="*", default=[0.0, 0.05, 0.1, 0.15, 0.2])
+    measuring.add_argument("--noise", type=float, help="of a pair, for all results [default: as recorded]")
     options = parser.parse_args()
     if options.command == "record":
-        json.dump(record(options.database, options.session), sys.stdout)
+        json.dump(record(options.program, options.directory, options.minutes), sys.stdout)
     else:
-        power(options.trials, options.loss)
+        power(options.trials, options.loss, options.noise)
 
 
 if __name__ == "__main__":

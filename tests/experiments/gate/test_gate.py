@@ -372,9 +372,9 @@ def test_quick_measures_its_own_suite_in_two_minutes(reframe_: FakeReframe, cli:
         ["benchio:api=hdf5"],
     )
     assert "--minutes 2" in cli(*WORDS, "--quick").stdout
-    both = cli(*WORDS, "--quick", "--suite", "gate")
-    assert both.exit_code == 2
-    assert "--quick measures suite gate-quick" in both.stderr
+    conflict = cli(*WORDS, "--quick", "--suite", "gate")
+    assert conflict.exit_code == 2
+    assert "--quick measures suite gate-quick" in conflict.stderr
 
 
 def test_quick_cases_are_cases_of_the_suite_gate() -> None:
@@ -390,13 +390,13 @@ def test_counts_come_after_the_pairs_and_only_in_the_time_that_is_left(
     """The counter would take longer than the budget; the decision is that of the pairs."""
     clock = FakeClock(monkeypatch)
     reframe_.clock, reframe_.counter_s = clock, 10_000
-    found = cli(*WORDS, "--minutes", 6, "--json")
-    document = json.loads(found.stdout)
-    assert (found.exit_code, document["decision"]) == (0, "pass")
+    done = cli(*WORDS, "--minutes", 6, "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["decision"]) == (0, "pass")
     assert document["seconds"] <= 360
     assert document["counts_refused"].startswith("not counted, because the time was over: benchio:api=hdf5")
     assert reframe_.starts, "pairs were measured"
-    assert "counts: at most" in found.stderr
+    assert "counts: at most" in done.stderr
 
 
 @pytest.mark.parametrize("turn_s", [1, 10, 40, 90, 500])
@@ -406,11 +406,11 @@ def test_budget_covers_a_slow_benchmark(
 ) -> None:
     """20 budgets: a turn of all cases takes from a second to longer than the budget."""
     reframe_.clock, reframe_.turn_s, reframe_.counter_s = FakeClock(monkeypatch), turn_s, 3 * turn_s
-    found = cli(*WORDS, "--minutes", minutes, "--json")
-    document = json.loads(found.stdout)
+    done = cli(*WORDS, "--minutes", minutes, "--json")
+    document = json.loads(done.stdout)
     assert document["seconds"] <= 60 * minutes
     assert document["decision"] in ("pass", "undecided")
-    assert found.exit_code in (0, 4)
+    assert done.exit_code in (0, 4)
 
 
 def test_a_head_that_the_end_of_the_time_cut_off_did_not_fail(
@@ -418,35 +418,35 @@ def test_a_head_that_the_end_of_the_time_cut_off_did_not_fail(
 ) -> None:
     """The base was measured, the head not yet: no regression."""
     reframe_.clock, reframe_.turn_s = FakeClock(monkeypatch), 13
-    found = cli(*WORDS, "--minutes", 1, "--no-counts", "--json")
-    document = json.loads(found.stdout)
-    assert (found.exit_code, document["decision"], document["failed"]) == (4, "undecided", [])
+    done = cli(*WORDS, "--minutes", 1, "--no-counts", "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["decision"], document["failed"]) == (4, "undecided", [])
 
 
 def test_builds_that_take_all_time_are_ended(reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "find_build", lambda *_: time.sleep(30))
     started = time.monotonic()
-    found = cli(*WORDS, "--minutes", 0.01)
+    done = cli(*WORDS, "--minutes", 0.01)
     assert time.monotonic() - started < 20
-    assert found.exit_code == 3
-    assert "the builds were not ready after 0.01 minutes" in found.stderr
+    assert done.exit_code == 3
+    assert "the builds were not ready after 0.01 minutes" in done.stderr
 
 
 def test_erratic_head_is_a_regression_and_says_so(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
     """Half of the runs of the head take five times as long, in the cases of HDF5."""
     reframe_.stalls = True
-    found = cli(*WORDS, "--no-counts", "--junit", tmp_path / "gate.xml", "--json")
-    document = json.loads(found.stdout)
+    done = cli(*WORDS, "--no-counts", "--junit", tmp_path / "gate.xml", "--json")
+    document = json.loads(done.stdout)
     (hdf5,) = [result for result in document["results"] if "hdf5" in result["run"]]
-    assert (found.exit_code, document["decision"]) == (1, "regression")
+    assert (done.exit_code, document["decision"]) == (1, "regression")
     assert hdf5["decision"] in ("erratic", "slower")
     assert hdf5["slow_pairs"]["head"] > 3 > hdf5["slow_pairs"]["base"]
     assert "far slower in" in (tmp_path / "gate.xml").read_text() or hdf5["decision"] == "slower"
 
 
 def test_what_did_not_take_part_is_reported_first(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
-    found = cli(*WORDS, "--no-counts", "--markdown", tmp_path / "gate.md")
-    lines = found.stdout.splitlines()
+    done = cli(*WORDS, "--no-counts", "--markdown", tmp_path / "gate.md")
+    lines = done.stdout.splitlines()
     assert lines[1] == "Did not take part:"
     assert lines[2] == "  benchio:api=pnetcdf: new does not provide pnetcdf"
     assert (tmp_path / "gate.md").read_text().split("\n\n")[1] == "Did not take part:"

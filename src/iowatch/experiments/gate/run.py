@@ -315,7 +315,8 @@ class GateRun:
         )
         try:
             measured = measure_pairs(self.history, self.context, demand, pair_options)
-            self.is_cut_off = measured.stopped == "budget"
+            # A schedule that ends by itself does so before the end of the time.
+            self.is_cut_off = measured.stopped == "budget" and self.deadline.left_s <= 0
         except WarmUpError as error:
             # A head that produces nothing is a regression; a base that produces nothing is a fault of the machine.
             is_regression = error.side == "right" and self.base.stack.name != self.head.stack.name

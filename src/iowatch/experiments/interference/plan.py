@@ -152,9 +152,9 @@ def _find_case(suite_cases: Sequence[SuiteCase], suite: str, name: str) -> Suite
     """
     cases = [case for case in suite_cases if name in (case.name, case.run_name)]
     if not cases:
-        run_names = [case.run_name for case in suite_cases]
+        suite_run_names = [case.run_name for case in suite_cases]
         require_case_names(
-            [name], run_names, owner=f"suite '{suite}'", listing=f"iowatch run --suite {suite} --dry-run"
+            [name], suite_run_names, owner=f"suite '{suite}'", listing=f"iowatch run --suite {suite} --dry-run"
         )
     if len(cases) > 1:
         run_names = " and ".join(case.run_name for case in cases)

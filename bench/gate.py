@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.statistics.gate import Gate
+from iowatch.statistics.gate import Gate, GatePair
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bisection import nights, pieces
@@ -48,10 +48,9 @@ def trial(
         coin = 1 if rng.random() < 0.5 else -1
         for name in gate.open:
             first, second = next(runs[int(name)]) * noise, next(runs[int(name)]) * noise
-            gate.record(name, math.log1p(-lost[int(name)]) + coin * (second - first))
-        for name in gate.open:
-            if gate.results[name].is_hopeless(int((BUDGET_S - used) / (2 * (TURN_S + CASE_S)))):
-                gate.leave_out(name)
+            gain = math.log1p(-lost[int(name)]) + coin * (second - first)
+            gate.record(name, GatePair(gain, gain, first))
+        gate.leave_out_hopeless(int((BUDGET_S - used) / (2 * (TURN_S + CASE_S))))
     left_out = [name for name, result in gate.results.items() if result.state == "left out"]
     unseen = gate.decision == "pass" and lost[0] >= gate.settings.margin and "0" in left_out
     return "pass without the slower result" if unseen else gate.decision, used, pairs, len(left_out)

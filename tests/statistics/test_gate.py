@@ -7,7 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from iowatch.statistics.gate import NOISE_PAIRS, Gate, GateSettings
+from iowatch.statistics.gate import NOISE_PAIRS, Gate, GatePair, GateSettings
+
+
+def quiet_pair(log_gain: float) -> GatePair:
+    """A pair whose repetitions are all equal, with a base that is always the same."""
+    return GatePair(log_gain, log_gain, 0.0)
 
 
 def measure(gate: Gate, gains: dict[str, float], noise: float, seed: int, pairs: int = 60) -> int:
@@ -17,7 +22,7 @@ def measure(gate: Gate, gains: dict[str, float], noise: float, seed: int, pairs:
         if gate.decision != "undecided":
             return pair
         for name in gate.open:
-            gate.record(name, math.log(gains[name]) + rng.normal(0, noise))
+            gate.record(name, quiet_pair(math.log(gains[name]) + rng.normal(0, noise)))
     return pairs
 
 
@@ -50,19 +55,58 @@ def test_a_decided_result_takes_no_further_pairs() -> None:
     gate = Gate(["write"])
     measure(gate, {"write": 1.0}, 0.001, 3)
     for _ in range(50):
-        gate.record("write", math.log(0.5))
+        gate.record("write", quiet_pair(math.log(0.5)))
     assert gate.decision == "pass"
 
 
-def test_noise_leaves_out_a_result_and_the_others_decide() -> None:
-    gate, rng = Gate(["quiet", "noisy"], GateSettings(margin=0.05)), np.random.default_rng(5)
-    for _ in range(NOISE_PAIRS):
-        gate.record("quiet", rng.normal(0, 0.005))
-        gate.record("noisy", rng.normal(0, 0.6))
-    assert [gate.results[name].is_hopeless(60) for name in ("quiet", "noisy")] == [False, True]
+def record_noisy(gate: Gate[str], base_noise: float, head_noise: float, pairs: int = NOISE_PAIRS) -> None:
+    """Pairs of a quiet result, and of one whose sides have these noises."""
+    rng = np.random.default_rng(5)
+    for _ in range(pairs):
+        gate.record("quiet", quiet_pair(rng.normal(0, 0.005)))
+        base, head = rng.normal(0, base_noise), rng.normal(0, head_noise)
+        gate.record("noisy", GatePair(head - base, head - base, base))
+
+
+def test_noise_of_the_base_leaves_out_a_result_and_the_others_decide() -> None:
+    gate = Gate(["quiet", "noisy"], GateSettings(margin=0.05))
+    record_noisy(gate, 0.6, 0.6)
+    gate.leave_out_hopeless(60)
+    assert [result.state for result in gate.results.values()] == ["open", "left out"]
     assert gate.decision == "undecided"
-    gate.leave_out("noisy")
+    record_noisy(gate, 0.6, 0.6)
     assert gate.decision == "pass"
+
+
+def test_noise_of_the_head_alone_leaves_nothing_out() -> None:
+    """It is what the head changed: the gate stays undecided, however quiet the other results are."""
+    gate = Gate(["quiet", "noisy"], GateSettings(margin=0.05))
+    record_noisy(gate, 0.02, 0.6)
+    gate.leave_out_hopeless(60)
+    assert gate.results["noisy"].is_hopeless(60)
+    assert not gate.results["noisy"].is_base_hopeless(60)
+    assert gate.results["noisy"].state == "open"
+    record_noisy(gate, 0.02, 0.6)
+    assert gate.decision != "pass"
+
+
+def test_a_pass_needs_half_of_the_results() -> None:
+    gate = Gate(["write", "read", "other"])
+    for name in ("read", "other"):
+        gate.leave_out(name)
+    measure(gate, {"write": 1.0}, 0.001, 3)
+    assert (gate.results["write"].state, gate.decision) == ("within", "undecided")
+
+
+def test_every_second_run_that_is_five_times_slower_is_erratic() -> None:
+    """Levels are equal as long as the medians of a run are; its mean has the stall."""
+    gate, rng = Gate(["write"]), np.random.default_rng(7)
+    while gate.open and len(gate.results["write"].centre.log_ratios) < 60:
+        noise = rng.normal(0, 0.01)
+        stall = math.log(5) * rng.integers(2)
+        gate.record("write", GatePair(noise, noise - stall, 0.0))
+    assert gate.results["write"].state == "erratic"
+    assert gate.decision == "regression"
 
 
 def test_only_results_that_are_left_out_decide_nothing() -> None:

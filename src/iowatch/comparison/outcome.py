@@ -9,6 +9,7 @@ from math import log
 from pathlib import Path
 from typing import Literal
 
+from iowatch.benchmarks.case_names import names_of_run, require_case_names
 from iowatch.comparison.sides import (
     SERIES_AXES,
     Opened,
@@ -496,6 +497,7 @@ class ComparisonOptions:
         days: number of days before and after an event.
         last: number of newest sessions used of each case; older levels of a stack add little information and take
             time.
+        cases: only these, named as `iowatch.benchmarks.case_names` does; empty means all.
     """
 
     metrics: tuple[str, ...] = ()
@@ -503,6 +505,7 @@ class ComparisonOptions:
     days: int = 28
     last: int = 100
     settings: ComparisonSettings = field(default_factory=ComparisonSettings)
+    cases: tuple[str, ...] = ()
 
 
 ExclusionReason = Literal["not ok", "warm-up", "zero", "older"]
@@ -649,7 +652,21 @@ def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
             return read_file(Path(spec.name))
         return query_side_results(spec, position, history, options.days)
 
+    if options.cases and "published" in (left.kind, right.kind):
+        raise UsageError(
+            "--case names runs, which a published table does not have",
+            hint="Narrow the sides by parameters, for example published:lawrence2017/13,api=HDF5.",
+        )
     left_rows, right_rows = side_results(left, "left"), side_results(right, "right")
+    if options.cases:
+        runs = [row.run for row in (*left_rows, *right_rows)]
+        require_case_names(
+            options.cases,
+            list(dict.fromkeys(runs)),
+            owner=f"'{left.text}' and '{right.text}'",
+            listing=f"iowatch compare {left.text} {right.text}",
+        )
+        left_rows, right_rows = _of_cases(left_rows, options.cases), _of_cases(right_rows, options.cases)
     # A session that is split by days is split alike on both sides.
     labels = session_labels((*left_rows, *right_rows))
 
@@ -659,6 +676,11 @@ def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
         return gather_entries(rows, labels, "side" in spec.filters)
 
     return _GatheredSides(side_entries(left, left_rows), side_entries(right, right_rows))
+
+
+def _of_cases(rows: Sequence[ResultRow], cases: Sequence[str]) -> list[ResultRow]:
+    """The results of the runs that cases name."""
+    return [row for row in rows if not names_of_run(row.run).isdisjoint(cases)]
 
 
 def _limit_side_runs(side: Side, last: int) -> Side:

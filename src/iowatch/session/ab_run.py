@@ -19,6 +19,7 @@ from iowatch.core import MachineError, UsageError, format_count, format_size
 from iowatch.findings import reported_as
 from iowatch.session import reframe
 from iowatch.session.context import SessionContext, make_context, require_darshan, select_cases
+from iowatch.session.deadline import Deadline
 from iowatch.session.file_systems import LockedSession, exclude_runs, format_directories, lock_file_systems
 from iowatch.session.interleaved import Batch, InterleavedPlan, InterleavedRunner
 from iowatch.session.options import SessionOptions
@@ -154,13 +155,18 @@ def request_allocation(context: AbContext, stop_rule: StopRule) -> None:
 
 
 def run_ab(
-    history: History, context: AbContext, schedule: AbSchedule, attributes: Mapping[str, object] = MappingProxyType({})
+    history: History,
+    context: AbContext,
+    schedule: AbSchedule,
+    attributes: Mapping[str, object] = MappingProxyType({}),
+    deadline: Deadline | None = None,
 ) -> AbRunResult:
     """Measure two stacks alternately until the schedule ends.
 
     Args:
         schedule: its seed is stored with the session.
         attributes: stored with the session, too.
+        deadline: when a batch that is executing is ended; None lets it end.
 
     Raises:
         UsageError: unknown stack, no case that both stacks can run.
@@ -181,7 +187,7 @@ def run_ab(
             record = session.new_record(_session_facts(context, schedule, attributes))
             # A schedule may read the results that it asks for.
             schedule.session = record.uuid
-            runner = _AbRunner(history, session, record, InterleavedPlan(sides, schedule), context)
+            runner = _AbRunner(history, session, record, InterleavedPlan(sides, schedule, deadline), context)
             runner.run()
             return runner.result()
 

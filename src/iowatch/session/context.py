@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from iowatch.benchmarks.case_names import names_of_run, require_case_names
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import UsageError, settings, suggest_name
 from iowatch.session import reframe
@@ -51,10 +52,6 @@ class _PlacedCase:
     case: SuiteCase
 
     @property
-    def names(self) -> set[str]:
-        return {self.suite_case.name, self.case.name}
-
-    @property
     def run_names(self) -> tuple[str, str]:
         return self.suite_case.run_name, self.case.run_name
 
@@ -64,7 +61,10 @@ class _PlacedCase:
             return False
         if not options.case_names:
             return True
-        return not self.names.union(self.run_names).isdisjoint(options.case_names)
+        names = names_of_run(self.suite_case.run_name) | names_of_run(self.case.run_name)
+        # The only case of a suite is `single`, which its run is not named after.
+        names |= {self.suite_case.name, self.case.name}
+        return not names.isdisjoint(options.case_names)
 
 
 def select_cases(options: SessionOptions) -> CaseSelection:
@@ -100,13 +100,17 @@ def select_cases(options: SessionOptions) -> CaseSelection:
 
 
 def _refuse_unknown_cases(options: SessionOptions, placed_cases: Sequence[_PlacedCase]) -> None:
-    names: set[str] = set()
     run_names: list[str] = []
+    case_names: set[str] = set()
     for placed in placed_cases:
-        names |= placed.names
         run_names += placed.run_names
-    long_names = [name for name in options.case_names if name not in names]
-    _refuse_unknown_names(options.suite, "case", long_names, run_names)
+        case_names |= {placed.suite_case.name, placed.case.name}
+    require_case_names(
+        [name for name in options.case_names if name not in case_names],
+        run_names,
+        owner=f"suite '{options.suite}'",
+        listing=f"iowatch run --suite {options.suite} --system {options.system} --dry-run",
+    )
 
 
 def _refuse_unknown_names(suite: str, subject: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from iowatch import checks
 from iowatch.core import MachineError, Result, RunKey, Scalar, format_count, headline_metrics
 from iowatch.session import reframe
+from iowatch.session.deadline import Deadline, TimeIsUpError
 from iowatch.session.file_systems import LockedSession
 from iowatch.session.plan import SessionPlan
 from iowatch.session.runner import SessionRunner
@@ -49,10 +50,12 @@ class InterleavedPlan:
     Attributes:
         sides: the runs of a turn, by its side.
         schedule: order and end of the turns.
+        deadline: when a batch that is executing is ended; None lets it end.
     """
 
     sides: Mapping[str, SessionPlan]
     schedule: AbSchedule
+    deadline: Deadline | None = None
 
 
 class InterleavedRunner(SessionRunner):
@@ -77,6 +80,7 @@ class InterleavedRunner(SessionRunner):
         super().__init__(history, session, record, ())
         self.plans = interleaved.sides
         self.schedule = interleaved.schedule
+        self.deadline = interleaved.deadline
         self.site = session.context.site
         self.pairs = 0
 
@@ -99,7 +103,13 @@ class InterleavedRunner(SessionRunner):
             order: without runs and turns; warm-ups have another spool.
         """
         cases: list[checks.SpooledCase] = []
-        self.execute_plan(batch, order, lambda: cases.extend(self.ingest()))
+
+        def each_poll() -> None:
+            cases.extend(self.ingest())
+            if self.deadline is not None:
+                self.deadline.check()
+
+        self.execute_plan(batch, order, each_poll)
         return cases
 
     def execute_plan(self, batch: Batch, order: checks.RunOrder, each_poll: Callable[[], None]) -> None:
@@ -123,13 +133,17 @@ class InterleavedRunner(SessionRunner):
             raise MachineError(reason)
 
     def execute_turns(self) -> None:
-        """Execute the turns of the schedule to its end; determines the status."""
-        for batch in self.batches():
-            for turn in batch:
-                # Results are expected from the start of their turn on: the end of the schedule is not known before.
-                if not turn.warm_up:
-                    self.history.begin_session(self.record, self._expected_of(turn))
-            self._execute_batch(batch)
+        """Execute the turns of the schedule to its end, or until the deadline; determines the status."""
+        try:
+            for batch in self.batches():
+                for turn in batch:
+                    # Results are expected from the start of their turn on: the end of the schedule is not known before.
+                    if not turn.warm_up:
+                        self.history.begin_session(self.record, self._expected_of(turn))
+                self._execute_batch(batch)
+        except TimeIsUpError:
+            _LOG.info("the time is over: the runs that were executing are ended")
+            self.schedule.stopped = "budget"
         self.ingest_all()
         self.status = "incomplete" if self.missing() else "ok"
 

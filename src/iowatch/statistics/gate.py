@@ -7,8 +7,14 @@ Each result (a case with an operation) has two one-sided tests on the same pairs
   intersection-union test (Berger, Technometrics 24, 1982), without a correction for the number of results.
 - "slower" rejects that there is no difference. One such result stops the gate, so the results share the error rate.
 
-Both may be looked at after every pair. A difference between none and the margin is decided by whichever test ends
+A third one compares the noise of both sides (`iowatch.statistics.erratic`): a head that is far slower in some of its
+runs, more often than the base by chance, is stopped as well, and is not within the margin while it is suspected.
+
+All may be looked at after every pair. A difference between none and the margin is decided by whichever test ends
 first; of two that end with the same pair, "within the margin" counts.
+
+A result that the time cannot decide is left out only if the base alone is as noisy: then it is the machine. If only the
+pairs are noisy, it is the head, and the result stays open.
 """
 
 from __future__ import annotations
@@ -18,14 +24,30 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+import numpy as np
+
+from iowatch.statistics.constants import MAD_TO_SD
+from iowatch.statistics.erratic import ErraticTest
 from iowatch.statistics.sequential import NoiseScale, SequentialCentre, expected_pairs, fewest_pairs
 
 GateDecision = Literal["pass", "regression", "undecided"]
-GateState = Literal["within", "slower", "open", "left out"]
+GateState = Literal["within", "slower", "erratic", "open", "left out"]
 # Pairs after which the noise of a result is known well enough to see that it cannot be decided in time.
 NOISE_PAIRS = 8
 # A result is left out only if it needs this many times the pairs that fit: `NOISE_PAIRS` show the noise roughly.
 _HOPELESS = 2
+# The noise of the base counts as that of the pairs up to this factor below it: seven differences of consecutive runs
+# show it roughly. With twice of it, a head with three times the noise of a noisy base is left out; with half of it, one
+# of two equal builds stays open by chance.
+_BASE_NOISE_FACTOR = 1.5
+# Share of `false_alarm` for erratic heads, the rest is for slower ones. With twice of it, "slower" takes one more pair
+# with some numbers of results.
+_ERRATIC_ALARM_SHARE = 0.1
+# Margins that a run must be slower than the other one of its pair to be far slower. With twice of it, a run that
+# lasts 1.4 times as long is usual; with half of it, as many are far slower as differ by the margin.
+_FAR_MARGINS = 2.0
+# Share of the results that must take part in a pass. With twice of it, one noisy result prevents every decision.
+LEAST_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +65,38 @@ class GateSettings:
     false_alarm: float = 0.01
 
 
+@dataclass(frozen=True, slots=True)
+class GatePair:
+    """What a pair of runs measured of one result. Logarithms of the performance: below 0 the head is slower.
+
+    Attributes:
+        log_gain: ln(head / base) of the medians of the repetitions.
+        log_mean_gain: ln(head / base) of the performance over all repetitions together, stalls included; None if only
+            the level is tested.
+        log_base: ln of the base's performance; None as above.
+    """
+
+    log_gain: float
+    log_mean_gain: float | None = None
+    log_base: float | None = None
+
+
 @dataclass
 class GateResult:
     """One result of a gate: its pairs, in their order, and its state.
 
     Attributes:
         centre: log gains ln(head / base) of the performance; below 0 the head is slower.
+        erratic: the comparison of the noise of both sides; None tests the level only.
+        log_bases: ln of the base's performance per pair, as far as it is given.
         state: `open` until it is decided; `left out` if it cannot be decided in time.
     """
 
     settings: GateSettings
     false_alarm: float
     centre: SequentialCentre = field(default_factory=lambda: SequentialCentre(NoiseScale()))
+    erratic: ErraticTest | None = None
+    log_bases: list[float] = field(default_factory=list)
     state: GateState = "open"
 
     @property
@@ -66,12 +108,32 @@ class GateResult:
         """Robust standard deviation of the log gain of a pair; 0 with fewer than three pairs."""
         return self.centre.scale.estimate(self.centre.log_ratios)
 
-    def record(self, log_gain: float) -> None:
+    @property
+    def base_noise(self) -> float:
+        """Noise of a pair of the base with itself, from its consecutive runs; 0 with fewer than three of them."""
+        if len(self.log_bases) < 3:
+            return 0.0
+        return MAD_TO_SD * float(np.median(np.abs(np.diff(self.log_bases))))
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether the head was far slower more often than the base, and neither erratic nor cleared yet."""
+        return self.erratic is not None and self.erratic.is_suspected
+
+    def record(self, pair: GatePair) -> None:
         """Add a pair, and decide if that is possible now."""
-        self.centre.add(log_gain)
-        if self.centre.is_above(self._limit, self.settings.missed):
+        self.centre.add(pair.log_gain)
+        if pair.log_base is not None:
+            self.log_bases.append(pair.log_base)
+        if self.erratic is not None and pair.log_mean_gain is not None:
+            self.erratic.add(pair.log_mean_gain, pair.log_gain)
+        # A suspected head is measured further, whatever its level is.
+        is_within = self.centre.is_above(self._limit, self.settings.missed)
+        if self.erratic is not None and self.erratic.is_erratic:
+            self.state = "erratic"
+        elif is_within and not self.is_suspected:
             self.state = "within"
-        elif self.centre.is_below(0.0, self.false_alarm):
+        elif not is_within and self.centre.is_below(0.0, self.false_alarm):
             self.state = "slower"
 
     def interval(self) -> tuple[float, float]:
@@ -87,9 +149,16 @@ class GateResult:
 
         Not with fewer than `NOISE_PAIRS` pairs, which do not show the noise.
         """
+        return self._is_too_noisy(self.noise, pairs_left)
+
+    def is_base_hopeless(self, pairs_left: int) -> bool:
+        """Whether this would also be so if both sides were the base: then the noise is not the head's."""
+        return not self.is_suspected and self._is_too_noisy(_BASE_NOISE_FACTOR * self.base_noise, pairs_left)
+
+    def _is_too_noisy(self, noise: float, pairs_left: int) -> bool:
         if len(self.centre.log_ratios) < NOISE_PAIRS:
             return False
-        needed = expected_pairs(-self._limit, self.noise, self.settings.missed)
+        needed = expected_pairs(-self._limit, noise, self.settings.missed)
         return needed > _HOPELESS * (len(self.centre.log_ratios) + pairs_left)
 
     def pairs_left(self) -> int:
@@ -99,7 +168,11 @@ class GateResult:
         gain = self.centre.estimate
         within = expected_pairs(gain - self._limit, self.noise, self.settings.missed)
         slower = expected_pairs(-gain, self.noise, self.false_alarm)
-        return max(1, min(within, slower) - len(self.centre.log_ratios))
+        level_pairs = min(within, slower) - len(self.centre.log_ratios)
+        clearing_pairs = 0
+        if self.erratic is not None and self.is_suspected:
+            clearing_pairs = self.erratic.clearing_pairs()
+        return max(1, level_pairs, clearing_pairs)
 
 
 K = TypeVar("K", bound=Hashable)
@@ -109,7 +182,8 @@ K = TypeVar("K", bound=Hashable)
 class Gate(Generic[K]):
     """All results of a gate.
 
-    Use: measure a pair of every result in `open`, `record` it, until `decision` is not "undecided" or time is up.
+    Use: measure a pair of every result in `open`, `record` it, `leave_out_hopeless`, until `decision` is not
+    "undecided" or time is up.
 
     Attributes:
         names: of the results.
@@ -120,27 +194,50 @@ class Gate(Generic[K]):
     results: dict[K, GateResult] = field(init=False)
 
     def __post_init__(self) -> None:
+        # The results share the probability of a false alarm, and so do both reasons to stop.
         share = self.settings.false_alarm / max(1, len(self.names))
-        self.results = {name: GateResult(self.settings, share) for name in self.names}
+        least_distance = -_FAR_MARGINS * math.log1p(-self.settings.margin)
+        self.results = {}
+        for name in self.names:
+            erratic = ErraticTest(_ERRATIC_ALARM_SHARE * share, self.settings.missed, least_distance)
+            self.results[name] = GateResult(self.settings, (1 - _ERRATIC_ALARM_SHARE) * share, erratic=erratic)
 
     @property
     def open(self) -> tuple[K, ...]:
         """Names of the results that are not decided."""
         return tuple(name for name, result in self.results.items() if result.state == "open")
 
-    def record(self, name: K, log_gain: float) -> None:
+    def record(self, name: K, pair: GatePair) -> None:
         """Add a pair of a result; ignored if it is decided, so that its error rates hold."""
         if self.results[name].state == "open":
-            self.results[name].record(log_gain)
+            self.results[name].record(pair)
 
     def leave_out(self, name: K) -> None:
         """Exclude an open result from the decision."""
         self.results[name].state = "left out"
 
+    def leave_out_hopeless(self, pairs_left: int) -> None:
+        """Exclude the open results that the time cannot decide because the base alone is too noisy.
+
+        What they take would be lost to the others. A result whose pairs are noisy although the base is not stays open.
+
+        Args:
+            pairs_left: of one result that fit into the time.
+        """
+        for name in self.open:
+            result = self.results[name]
+            if result.is_hopeless(pairs_left) and result.is_base_hopeless(pairs_left):
+                self.leave_out(name)
+
     @property
     def decision(self) -> GateDecision:
-        """`regression` as soon as one result is slower; `pass` if all that are not left out are within the margin."""
+        """What the states of the results decide.
+
+        `regression` as soon as one result is slower or erratic; `pass` if none is open, and at least `LEAST_SHARE` of
+        the results are within the margin.
+        """
         states = [result.state for result in self.results.values()]
-        if "slower" in states:
+        if "slower" in states or "erratic" in states:
             return "regression"
-        return "pass" if "within" in states and "open" not in states else "undecided"
+        is_measured = "open" not in states and states.count("within") >= max(1, LEAST_SHARE * len(states))
+        return "pass" if is_measured else "undecided"

@@ -119,7 +119,16 @@ class SequentialCentre:
     def _log_evidence(self, centre: float, sign: int) -> float:
         """ln of the test martingale of "the true centre is not above (sign 1) or not below (-1) this one"."""
         score = np.tanh(sign * (np.array(self.log_ratios) - centre) / np.array(self._scales))
-        return _log_mixture(np.log1p(np.outer(_STAKES, score)).sum(axis=1))
+        return log_betting_evidence(score)
+
+
+def log_betting_evidence(scores: NDArray[np.float64]) -> float:
+    """ln of the test martingale of "the mean of each score, given those before it, is at most 0".
+
+    Args:
+        scores: in their order, from -1 to 1.
+    """
+    return _log_mixture(np.log1p(np.outer(_STAKES, scores)).sum(axis=1))
 
 
 def _log_mixture(log_products: NDArray[np.float64]) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
 
 from iowatch import checks
+from iowatch.benchmarks.suites import load_suite
 from iowatch.core import Output, UsageError
 from iowatch.experiments.common import pairs
 from iowatch.experiments.common.builds import Build, recorded_stack
@@ -37,6 +40,20 @@ STACKS = {
 WORDS = ("gate", "--base", "old", "--head", "prefix:/opt/new", "--seed", 1)
 
 
+class FakeClock:
+    """A clock that passes only when something executes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+    def execute(self, seconds: float, each_poll: Callable[[], None]) -> None:
+        """Pass this time, with a poll per second, as while ReFrame executes something."""
+        for _ in range(math.ceil(seconds)):
+            self.now_s += 1
+            each_poll()
+
+
 class FakeReframe:
     """A stand-in for the program ReFrame, because tests measure nothing.
 
@@ -48,6 +65,8 @@ class FakeReframe:
         writes: of a counted run, by stack.
         starts: runs of each batch of pairs.
         counted: stacks of each start that counted.
+        clock: with it, a turn and a counted run take `turn_s` and `counter_s` seconds.
+        stalls: whether half of the runs of HDF5 on `new` take five times as long.
         collective: collective writes of a counted run by Darshan, by stack; None: its log is damaged.
     """
 
@@ -57,6 +76,8 @@ class FakeReframe:
         self.collective: dict[str, int | None] = {"old": 8, "new": 8}
         self.starts: list[set[str]] = []
         self.counted: list[set[str]] = []
+        self.clock: FakeClock | None = None
+        self.turn_s, self.counter_s, self.stalls = 0.0, 0.0, False
 
     def follow(self, _words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         (place / "report.json").write_text("{}")
@@ -66,6 +87,8 @@ class FakeReframe:
         if "counter" in order.extensions:
             self.counted.append({stack for _, stack, _ in selected})
             for _, stack, run in selected:
+                if self.clock:
+                    self.clock.execute(self.counter_s, each_poll)
                 traced = order.is_traced and self.collective[stack]
                 operations = {"MPIIO_COLL_WRITES": traced} if traced else None
                 counts = CounterReadings({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
@@ -77,6 +100,8 @@ class FakeReframe:
             if order.turns[0].pair:
                 self.starts.append({run for _, _, run in selected})
             for number, turn in enumerate(order.turns):
+                if self.clock:
+                    self.clock.execute(self.turn_s, each_poll)
                 for run in sorted({run for _, stack, run in selected if stack == turn.stack}):
                     self._spool(spool, run, turn.stack, turn.facts, self._output(run, turn.stack, [turn.pair, number]))
         each_poll()
@@ -86,6 +111,8 @@ class FakeReframe:
         if stack in self.failing and "netcdf4" in run:
             return build_output(tool="benchio", status="failed", reason="NC_EHDFERR")
         gain = self.gain if stack == "new" and "hdf5" in run else 1.0
+        if self.stalls and stack == "new" and "hdf5" in run and np.random.default_rng([*seed, 7]).random() < 0.5:
+            gain /= 5
         level = 1000 * gain * float(np.exp(np.random.default_rng([*seed, len(run)]).normal(0, self.noise)))
         case = {"api": run.partition("api=")[2], "ab_run": True}
         return build_output(build_result(*(level,) * 3, case=case), tool="benchio")
@@ -130,7 +157,7 @@ def test_equal_builds_pass_with_the_fewest_pairs(reframe_: FakeReframe, cli: Cli
     assert [one["pairs"] for one in document["results"]] == [6, 6]
     assert (
         document["summary"]
-        == "new is not slower than old by 10 % or more in any of 2 measurements; 1 left out (below)."
+        == "new is not slower than old by 10 % or more in any of 2 measurements; 1 did not take part (below)."
     )
     assert document["left_out"] == [{"name": "benchio:api=pnetcdf", "reason": "new does not provide pnetcdf"}]
     assert document["libraries"] == ["hdf5 1.10.8 -> 1.14.5"]
@@ -302,3 +329,124 @@ def test_what_cannot_be_reproduced_is_refused(cli: Cli, history: History) -> Non
         found = cli("reproduce", name)
         assert found.exit_code == 2
         assert message in found.stderr
+
+
+def test_wrong_case_is_refused_before_builds_with_near_names_only(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Build:
+        raise AssertionError("a build was begun")
+
+    monkeypatch.setattr(gate, "find_build", refuse)
+    done = cli(*WORDS, "--case", "benchio:api=hdf6")
+    assert done.exit_code == 2
+    assert "suite 'gate' has no case 'benchio:api=hdf6'" in done.stderr
+    assert "Did you mean benchio:api=hdf5?" in done.stderr
+    assert "pnetcdf" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["benchio:api=hdf5", "api=hdf5"])
+def test_a_case_has_the_same_name_in_gate_and_compare(
+    name: str, reframe_: FakeReframe, cli: Cli, history: History
+) -> None:
+    gate_document = json.loads(cli(*WORDS, "--no-counts", "--case", name, "--json").stdout)
+    assert [result["run"] for result in gate_document["results"]] == ["benchio:api=hdf5"]
+    cli(*WORDS, "--no-counts")
+    session = history.sessions()[0].uuid
+    sides = [f"session:{session},side={side}" for side in ("left", "right")]
+    everything = json.loads(cli("compare", *sides, "--json").stdout)
+    compared = json.loads(cli("compare", *sides, "--case", name, "--json").stdout)
+    assert sorted(pair["case"]["api"] for pair in everything["pairs"]) == ["hdf5", "netcdf4"]
+    assert [pair["case"]["api"] for pair in compared["pairs"]] == ["hdf5"]
+    wrong = cli("compare", *sides, "--case", "api=hdf6")
+    assert wrong.exit_code == 2
+    assert "Did you mean benchio:api=hdf5?" in wrong.stderr
+
+
+def test_quick_measures_its_own_suite_in_two_minutes(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    suites = tmp_path / "suites" / "benchio"
+    (suites / "gate-quick.yaml").write_text((suites / "gate.yaml").read_text().replace("netcdf4, pnetcdf", "pnetcdf"))
+    document = json.loads(cli(*WORDS, "--quick", "--json").stdout)
+    assert (document["suite"], [result["run"] for result in document["results"]]) == (
+        "gate-quick",
+        ["benchio:api=hdf5"],
+    )
+    assert "--minutes 2" in cli(*WORDS, "--quick").stdout
+    conflict = cli(*WORDS, "--quick", "--suite", "gate")
+    assert conflict.exit_code == 2
+    assert "--quick measures suite gate-quick" in conflict.stderr
+
+
+def test_quick_cases_are_cases_of_the_suite_gate() -> None:
+    """Under the same names, so that both have one history."""
+    names = {suite: {case.run_name for case in load_suite(suite)} for suite in ("gate", "gate-quick")}
+    assert len(names["gate-quick"]) == 5
+    assert names["gate-quick"] < names["gate"]
+
+
+def test_counts_come_after_the_pairs_and_only_in_the_time_that_is_left(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter would take longer than the budget; the decision is that of the pairs."""
+    clock = FakeClock(monkeypatch)
+    reframe_.clock, reframe_.counter_s = clock, 10_000
+    done = cli(*WORDS, "--minutes", 6, "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["decision"]) == (0, "pass")
+    assert document["seconds"] <= 360
+    assert document["counts_refused"].startswith("not counted, because the time was over: benchio:api=hdf5")
+    assert reframe_.starts, "pairs were measured"
+    assert "counts: at most" in done.stderr
+
+
+@pytest.mark.parametrize("turn_s", [1, 10, 40, 90, 500])
+@pytest.mark.parametrize("minutes", [1, 2, 6, 15])
+def test_budget_covers_a_slow_benchmark(
+    turn_s: float, minutes: float, reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 budgets: a turn of all cases takes from a second to longer than the budget."""
+    reframe_.clock, reframe_.turn_s, reframe_.counter_s = FakeClock(monkeypatch), turn_s, 3 * turn_s
+    done = cli(*WORDS, "--minutes", minutes, "--json")
+    document = json.loads(done.stdout)
+    assert document["seconds"] <= 60 * minutes
+    assert document["decision"] in ("pass", "undecided")
+    assert done.exit_code in (0, 4)
+
+
+def test_a_head_that_the_end_of_the_time_cut_off_did_not_fail(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base was measured, the head not yet: no regression."""
+    reframe_.clock, reframe_.turn_s = FakeClock(monkeypatch), 13
+    done = cli(*WORDS, "--minutes", 1, "--no-counts", "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["decision"], document["failed"]) == (4, "undecided", [])
+
+
+def test_builds_that_take_all_time_are_ended(reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "find_build", lambda *_: time.sleep(30))
+    started = time.monotonic()
+    done = cli(*WORDS, "--minutes", 0.01)
+    assert time.monotonic() - started < 20
+    assert done.exit_code == 3
+    assert "the builds were not ready after 0.01 minutes" in done.stderr
+
+
+def test_erratic_head_is_a_regression_and_says_so(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    """Half of the runs of the head take five times as long, in the cases of HDF5."""
+    reframe_.stalls = True
+    done = cli(*WORDS, "--no-counts", "--junit", tmp_path / "gate.xml", "--json")
+    document = json.loads(done.stdout)
+    (hdf5,) = [result for result in document["results"] if "hdf5" in result["run"]]
+    assert (done.exit_code, document["decision"]) == (1, "regression")
+    assert hdf5["decision"] in ("erratic", "slower")
+    assert hdf5["slow_pairs"]["head"] > 3 > hdf5["slow_pairs"]["base"]
+    assert "far slower in" in (tmp_path / "gate.xml").read_text() or hdf5["decision"] == "slower"
+
+
+def test_what_did_not_take_part_is_reported_first(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    done = cli(*WORDS, "--no-counts", "--markdown", tmp_path / "gate.md")
+    lines = done.stdout.splitlines()
+    assert lines[1] == "Did not take part:"
+    assert lines[2] == "  benchio:api=pnetcdf: new does not provide pnetcdf"
+    assert (tmp_path / "gate.md").read_text().split("\n\n")[1] == "Did not take part:"

@@ -7,7 +7,7 @@ from functools import cache
 
 import click
 
-from iowatch.cli.common import examples, history_options, print_report
+from iowatch.cli.common import cases_option, examples, history_options, print_report
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import UsageError, get_metric
 from iowatch.output import comparison
@@ -28,6 +28,7 @@ after it on the right), published:SOURCE/TABLE, or a file of `iowatch history ex
     "--metric", "metrics", multiple=True, metavar="NAME",
     help="Metric (may be repeated) [default: the monitored metric of each case].",
 )  # fmt: skip
+@cases_option
 @click.option(
     "--ignore", "ignored", multiple=True, metavar="NAME", help="Parameter or axis to pair across (may be repeated)."
 )
@@ -49,6 +50,7 @@ def command(
     left: str,
     right: str | None,
     metrics: tuple[str, ...],
+    cases: tuple[str, ...],
     ignored: tuple[str, ...],
     difference: float,
     days: int,
@@ -62,7 +64,9 @@ def command(
     if right is None and left_side.kind != "event":
         raise UsageError("compare needs two sides", hint="Only event:SYSTEM/DATE is used without a second side.")
     metric_names = tuple(get_metric(name).name for name in metrics)
-    options = ComparisonOptions(metric_names, ignored, days, last, ComparisonSettings(difference=difference / 100))
+    options = ComparisonOptions(
+        metric_names, ignored, days, last, ComparisonSettings(difference=difference / 100), cases
+    )
     with ExitStack() as stack:
         # Files and papers need no history.
         open_history = cache(lambda: stack.enter_context(History.existing(db)))

@@ -29,8 +29,9 @@ from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorde
 from iowatch.experiments.common.pairs import (
     PairDemand,
     PairedResult,
-    PairGains,
     PairOptions,
+    PairRuns,
+    log_gains,
     make_pair_context,
     measure_pairs,
     read_pairs,
@@ -387,7 +388,7 @@ class BisectRun:
         }
         # The screening has few pairs, and without all of them nothing can be searched.
         budget_s = None if "screening" in facts else self._left_s()
-        measure_pairs(self.history, context, demand, PairOptions(self._seed(), attributes, budget_s, best=True))
+        measure_pairs(self.history, context, demand, PairOptions(self._seed(), attributes, budget_s))
 
     # Screening
 
@@ -418,7 +419,7 @@ class BisectRun:
     def _measure_screening(self) -> None:
         """Measure some pairs of the whole difference, with all cases; the session stores them (`_read_screening`)."""
         _LOG.info("screening: %s pairs of the whole difference", _SCREENING_PAIRS)
-        measured: list[PairGains] = []  # only counted here
+        measured: list[PairRuns] = []  # only counted here
 
         def pairs_needed() -> int:
             return _SCREENING_PAIRS - len(measured)
@@ -482,7 +483,8 @@ class BisectRun:
         left_name, right_name = context.stacks
         _LOG.info("%s is %s; against %s, %s", right_name, self._describe(right), left_name, self._describe(left))
 
-        def record(gains: PairGains) -> None:
+        def record(runs: PairRuns) -> None:
+            gains = log_gains(runs, best=True)
             if target in gains:
                 self.waiting_gains[left, right].append(gains[target])
                 self._record_waiting(bisection, groups)

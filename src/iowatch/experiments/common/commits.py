@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -268,7 +271,7 @@ class CommitSource:
         ]
         variables = {"IOWATCH_PREFIX": str(prefix), "IOWATCH_COMMIT": commit}
         try:
-            completed = machine.run_program("bash", "-c", "\n".join(script), timeout_s=_BUILD_TIMEOUT_S, **variables)
+            completed = _run_build("\n".join(script), variables)
         except subprocess.SubprocessError as error:
             return str(error)
         write_atomically(log, completed.stdout + completed.stderr)
@@ -319,6 +322,33 @@ class CommitSource:
             if package is not None and package.prefix:
                 prefixes.add(Path(package.prefix))
         return prefixes
+
+
+def _run_build(script: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a build in a group of processes of its own, which ends with it, also after an exception.
+
+    Raises:
+        subprocess.TimeoutExpired: it takes too long.
+    """
+    process = subprocess.Popen(
+        ["bash", "-c", script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **variables},
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=_BUILD_TIMEOUT_S)
+    except BaseException:
+        # The compilers that it started would disturb what is measured next.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 def _is_installed_in(package: StackPart, prefix: Path) -> bool:

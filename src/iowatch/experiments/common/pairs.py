@@ -1,8 +1,8 @@
 """Measuring pairs of two stacks: n pairs for chosen cases, each pair in an order that a coin decides.
 
 `measure_pairs` makes one session of `iowatch run --ab`, whose runs are in the history like any other, and returns when
-no more pairs are wanted; `read_pairs` reads the log gains of a session back. The stacks need not belong to the system:
-`make_pair_context` also takes stacks that no folder contains, such as hybrids.
+no more pairs are needed; `read_pairs` reads the log gains of a session back, `read_pair_runs` the runs. The stacks need
+not belong to the system: `make_pair_context` also takes stacks that no folder contains, such as hybrids.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from iowatch.core import METRICS, Case, MachineError, format_count, headline_metrics, write_atomically
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, AbRunResult, make_ab_context, run_ab
+from iowatch.session.deadline import Deadline
 from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, stack_directory, write_stack_files
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
@@ -43,13 +44,30 @@ class PairedResult:
         return metric.log_gain(summary(right) / summary(left))
 
 
+@dataclass(frozen=True)
+class PairedRuns:
+    """The samples of one result on both sides of a pair: one per repetition, in the unit of the metric."""
+
+    left: tuple[float, ...]
+    right: tuple[float, ...]
+
+
 PairGains = Mapping[PairedResult, float]
+PairRuns = Mapping[PairedResult, PairedRuns]
+
+
+def log_gains(runs: PairRuns, best: bool = False) -> dict[PairedResult, float]:
+    """Return the log gains of a pair: those of the medians, or of the `best` repetitions."""
+    return {result: result.log_gain(sides.left, sides.right, best) for result, sides in runs.items()}
 
 
 def read_pairs(history: History, session: str, best: bool = False) -> dict[int, dict[PairedResult, float]]:
-    """Return the log gains of a session by the number of the pair, in their order.
+    """Return the log gains of a session by the number of the pair, in their order; see `read_pair_runs`."""
+    return {pair: log_gains(runs, best) for pair, runs in read_pair_runs(history, session).items()}
 
-    Gains are those of medians, or of the `best` repetitions.
+
+def read_pair_runs(history: History, session: str) -> dict[int, dict[PairedResult, PairedRuns]]:
+    """Return the runs of a session by the number of the pair, in their order.
 
     Results that failed, are not positive, or lack a side are absent; so are pairs without any result.
     """
@@ -66,13 +84,13 @@ def read_pairs(history: History, session: str, best: bool = False) -> dict[int, 
         results_of_case[result.run, result.case].add(result)
         samples.setdefault(result, {}).setdefault(row.pair, {})[row.side] = row.samples
     # Only the headline metric of a case is compared.
-    gains: dict[int, dict[PairedResult, float]] = defaultdict(dict)
+    runs: dict[int, dict[PairedResult, PairedRuns]] = defaultdict(dict)
     for results in results_of_case.values():
         headline = min(results, key=lambda result: headline_order.index(result.metric))
         for pair, sides in samples[headline].items():
             if len(sides) == 2:
-                gains[pair][headline] = headline.log_gain(sides["left"], sides["right"], best)
-    return dict(sorted(gains.items()))
+                runs[pair][headline] = PairedRuns(sides["left"], sides["right"])
+    return dict(sorted(runs.items()))
 
 
 @dataclass(frozen=True)
@@ -82,13 +100,13 @@ class PairDemand:
     Attributes:
         pairs_needed: number of further pairs that are certainly needed; asked before each start of ReFrame, which
             measures at most these, and fewer if they take longer than a minute. 0 ends the session.
-        record: receives the log gains (right / left) of each pair that has any, in their order.
+        record: receives the runs of each pair that has results on both sides, in their order.
         run_names: names of the runs that the next pairs have; asked after `pairs_needed`, not for warm-ups; None for
             all runs.
     """
 
     pairs_needed: Callable[[], int]
-    record: Callable[[PairGains], None]
+    record: Callable[[PairRuns], None]
     run_names: Callable[[], Collection[str]] | None = None
 
 
@@ -100,13 +118,13 @@ class PairOptions:
         seed: of the order within pairs; stored with the session.
         attributes: stored with the session.
         budget_s: seconds until the session ends, with the pairs that were measured by then; None without an end.
-        best: as in `read_pairs`.
+        deadline: when a batch of pairs that is running is ended; None lets it end.
     """
 
     seed: int
     attributes: Mapping[str, object]
     budget_s: float | None = None
-    best: bool = False
+    deadline: Deadline | None = None
 
 
 def measure_pairs(history: History, context: AbContext, demand: PairDemand, options: PairOptions) -> AbRunResult:
@@ -120,8 +138,10 @@ def measure_pairs(history: History, context: AbContext, demand: PairDemand, opti
     budget_s = math.inf if options.budget_s is None else options.budget_s
     # The demand ends the session, not a number of pairs.
     rule = StopRule(budget_s=budget_s, most=10**6)
-    schedule = _DemandedPairs(rule, options.seed, history=history, demand=demand, best=options.best)
-    return run_ab(history, context, schedule, options.attributes)
+    schedule = _DemandedPairs(rule, options.seed, history=history, demand=demand)
+    result = run_ab(history, context, schedule, options.attributes, options.deadline)
+    schedule.report_ended_batch()
+    return result
 
 
 @dataclass
@@ -130,10 +150,10 @@ class _DemandedPairs(AbSchedule):
 
     history: History = field(kw_only=True)
     demand: PairDemand = field(kw_only=True)
-    best: bool = field(kw_only=True)
     _names: Collection[str] | None = None
     _run_seconds: list[float] = field(default_factory=list)
     _consecutive_faults: int = 0
+    _unreported_pairs: Sequence[int] = ()
 
     def run_names(self) -> Collection[str] | None:
         return self._names
@@ -176,9 +196,10 @@ class _DemandedPairs(AbSchedule):
             # One start of ReFrame measures several pairs.
             batch_count = self.fitting_pairs(measured_count, min(needed_count, most))
             pairs = range(measured_count + 1, measured_count + 1 + batch_count)
+            self._unreported_pairs = pairs
             yield self._turns_of(pairs, rng)
             # Their results are in the history when the caller asks for the next batch.
-            self._report_gains(pairs)
+            self._report_runs(pairs)
             measured_count += batch_count
 
     def _turns_of(self, pairs: Iterable[int], rng: np.random.Generator) -> tuple[AbTurn, ...]:
@@ -188,17 +209,18 @@ class _DemandedPairs(AbSchedule):
             turns += [AbTurn(pair, stack_side) for stack_side in self.random_block(rng)]
         return tuple(turns)
 
-    def _report_gains(self, pairs: Iterable[int]) -> None:
-        """Report the gains of pairs that were measured.
+    def _report_runs(self, pairs: Iterable[int]) -> None:
+        """Report the runs of pairs that were measured.
 
         Raises:
             MachineError: too many pairs in a row have no result on both sides.
         """
-        gains = read_pairs(self.history, self.session, self.best)
+        self._unreported_pairs = ()
+        runs = read_pair_runs(self.history, self.session)
         for pair in pairs:
-            if pair in gains:
+            if pair in runs:
                 self._consecutive_faults = 0
-                self.demand.record(gains[pair])
+                self.demand.record(runs[pair])
             else:
                 self._consecutive_faults += 1
         if self._consecutive_faults >= _MAX_FAULTS:
@@ -206,6 +228,15 @@ class _DemandedPairs(AbSchedule):
                 f"{format_count(self._consecutive_faults, 'consecutive pair')} without a result on both sides",
                 hint=f"`iowatch history show {self.session}` has the reasons.",
             )
+
+    def report_ended_batch(self) -> None:
+        """Report the pairs of a batch that the deadline ended, as far as they were measured."""
+        if not self._unreported_pairs:
+            return
+        runs = read_pair_runs(self.history, self.session)
+        for pair in self._unreported_pairs:
+            if pair in runs:
+                self.demand.record(runs[pair])
 
 
 def make_pair_context(

@@ -15,6 +15,7 @@ from iowatch.core import MachineError, format_count
 from iowatch.experiments.common import counters
 from iowatch.session import reframe
 from iowatch.session.context import SessionContext
+from iowatch.session.deadline import Deadline, TimeIsUpError
 from iowatch.session.file_systems import LockedSession, exclude_runs, lock_file_systems
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.session.runner import SessionRunner, lock_system
@@ -24,16 +25,22 @@ _LOG = logging.getLogger(__name__)
 
 
 def run_profile(
-    history: History, context: SessionContext, profiler: str = "auto", **attributes: object
+    history: History,
+    context: SessionContext,
+    profiler: str = "auto",
+    *,
+    deadline: Deadline | None = None,
+    **attributes: object,
 ) -> dict[str, Any]:
     """Profile the chosen cases on every chosen stack that can run them.
 
     Args:
         profiler: `auto`, or `counts:perf` to count what they do (`iowatch.experiments.common.counters`).
+        deadline: when a run that is executing is ended, and those after it are left out; None lets all end.
         attributes: stored with the session.
 
     Returns:
-        session, and of each run name, stack, status, reason, number, profile and counts (None if it failed).
+        session, and of each run that ended name, stack, status, reason, number, profile and counts (None if it failed).
 
     Raises:
         UsageError: unknown stack; no stack can run the case.
@@ -48,9 +55,10 @@ def run_profile(
         with lock_file_systems(history, context, plan) as session:
             _LOG.info("%s", _start_message(profiler, context, plan))
             runner = _ProfileRunner(history, session, plan, profiler, attributes)
+            runner.deadline = deadline
             runner.run()
     runs = history.runs(runner.record.uuid)
-    if not runs:
+    if not runs and not runner.is_time_up:
         raise MachineError(
             f"no run ended: {runner.reason or 'ReFrame ran nothing'}",
             hint=f"{runner.directory / 'reframe.log'} contains ReFrame's output.",
@@ -80,7 +88,18 @@ def _run_entry(run: RunRow) -> dict[str, Any]:
 
 
 class _ProfileRunner(SessionRunner):
+    """The session of the profiled runs.
+
+    Attributes:
+        deadline: as of `run_profile`.
+        is_time_up: whether it ended them.
+        reason: why no run ended.
+    """
+
+    deadline: Deadline | None = None
+    is_time_up = False
     reason: str | None = None
+    _ended_count = 0
 
     def __init__(
         self,
@@ -104,7 +123,9 @@ class _ProfileRunner(SessionRunner):
             extensions=_extensions(self.profiler),
         )
         try:
-            reframe.execute_order(self.context.site, order, self.directory, lambda: None)
+            reframe.execute_order(self.context.site, order, self.directory, self._each_poll)
+        except TimeIsUpError:
+            self.is_time_up = True
         finally:
             # The first failure of ReFrame is the reason if no run ended.
             failures = reframe.read_failures(self.directory, self.context.site)
@@ -117,6 +138,16 @@ class _ProfileRunner(SessionRunner):
                 self.status = "failed"
             else:
                 self.status = "ok"
+
+    def _each_poll(self) -> None:
+        """Store the runs that have ended, report how many they are, and end the others at the deadline."""
+        ended_cases = self.ingest()
+        if ended_cases:
+            self._ended_count += len(ended_cases)
+            names = ", ".join(f"{case.name} on {case.stack_name}" for case in ended_cases)
+            _LOG.info("[%s of %s] %s", self._ended_count, len(self.plan.runs), names)
+        if self.deadline is not None:
+            self.deadline.check()
 
 
 def _extensions(profiler: str) -> dict[str, dict[str, Any]]:

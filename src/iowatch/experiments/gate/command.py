@@ -21,6 +21,10 @@ from iowatch.statistics.gate import GateSettings
 from iowatch.store import History
 
 UNDECIDED = 4
+# The suites, and minutes that suffice for them on two quiet cores (docs/gate.md). With half of the minutes most gates
+# are undecided; with twice of them, results with more noise are decided.
+_SUITE, _MINUTES = "gate", 15.0
+_QUICK_SUITE, _QUICK_MINUTES = "gate-quick", 2.0
 
 
 def _print_schema(context: click.Context, _option: click.Parameter, is_set: bool) -> None:
@@ -48,8 +52,9 @@ def _print_recipe(context: click.Context, _option: click.Parameter, service: str
     help="Name of a stack, modules:a,b, prefix:/opt/hdf5-mine, spack:SPEC or git:DIR@REV.",
 )
 @common.system_option(default="local")
+@click.option("--suite", shell_complete=complete_suite, help=f"Parameter set with the cases [default: {_SUITE}].")
 @click.option(
-    "--suite", shell_complete=complete_suite, default="gate", show_default=True, help="Parameter set with the cases."
+    "--quick", is_flag=True, help=f"Suite {_QUICK_SUITE}: few cases with little noise, in {_QUICK_MINUTES:g} minutes."
 )
 @common.benchmarks_option
 @common.cases_option
@@ -57,8 +62,8 @@ def _print_recipe(context: click.Context, _option: click.Parameter, service: str
     "--margin", type=common.PERCENT, default="10%", show_default=True, help="Loss of performance that is stopped."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), default=15.0, show_default=True,
-    help="End in this time, with builds and counts.",
+    "--minutes", type=click.FloatRange(min=0, min_open=True),
+    help=f"End in this time, with builds and counts [default: {_MINUTES:g}, with --quick {_QUICK_MINUTES:g}].",
 )  # fmt: skip
 @click.option(
     "--undecided", type=click.Choice(["pass", "fail"]), help=f"Exit code if undecided: 0 or 1 [default: {UNDECIDED}]."
@@ -100,11 +105,12 @@ def command(
     base: str,
     head: str,
     system: str,
-    suite: str,
+    suite: str | None,
+    quick: bool,
     benchmarks: tuple[str, ...],
     cases: tuple[str, ...],
     margin: float,
-    minutes: float,
+    minutes: float | None,
     undecided: str | None,
     counts: bool,
     instructions: str,
@@ -126,11 +132,18 @@ def command(
 ) -> int:
     """Measure two builds of a library alternately, and decide whether HEAD is slower than BASE.
 
-    Exit code 0: no result is slower by the margin or more. 1: a result is slower, or fails. 4: undecided in the time.
+    Exit code 0: no result is slower by the margin or more. 1: a result is slower, erratic or fails. 4: undecided.
     """
+    if quick and suite is not None:
+        raise UsageError(
+            f"--quick measures suite {_QUICK_SUITE}, so --suite {suite} has no effect",
+            hint="Leave one of both out; --case limits either suite.",
+        )
+    if minutes is None:
+        minutes = _QUICK_MINUTES if quick else _MINUTES
     options = GateOptions(
         system=system,
-        suite=suite,
+        suite=suite or (_QUICK_SUITE if quick else _SUITE),
         base=base,
         head=head,
         settings=GateSettings(margin=margin),

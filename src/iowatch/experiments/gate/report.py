@@ -21,9 +21,17 @@ from iowatch.experiments.gate.run import GateOutcome, MeasuredResult
 from iowatch.findings import short_case_names
 from iowatch.output.dashboard.drawing import AxisScale, svg_line, svg_text
 from iowatch.output.report import escape_markdown, junit_case, junit_suite, valid_xml
-from iowatch.statistics.gate import GateDecision
+from iowatch.statistics.gate import LEAST_SHARE, GateDecision, GateResult, GateState
 
 _COLUMNS = ("change", "interval", "pairs", "decision")
+
+
+@dataclass(frozen=True)
+class SlowPairs:
+    """Number of pairs in which a build was far slower than the other."""
+
+    base: int
+    head: int
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,8 @@ class GatedResult:
         base, head: medians of the runs.
         change: of the performance, -0.1 is 10 % slower; the median of the pairs.
         interval: of `change`; each end misses with at most `missed`. Ends that are not known are null.
-        noise: robust standard deviation of ln(head / base) of a pair.
+        noise: robust standard deviation of ln(head / base) of a pair; `base_noise` the same of the base with itself.
+        slow_pairs: number of pairs in which each build was far slower than the other (docs/gate.md).
     """
 
     name: str
@@ -48,8 +57,10 @@ class GatedResult:
     change: float
     interval: tuple[float | None, float | None]
     noise: float
+    base_noise: float
+    slow_pairs: SlowPairs
     pairs: int
-    decision: Literal["within", "slower", "open", "left out"]
+    decision: GateState
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,10 @@ def gate_document(outcome: GateOutcome) -> GateDocument:
     left_out = [ReasonDocument(run, reason) for run, reason in outcome.left_out.items()]
     for name, result in zip(result_names(outcome.results), outcome.results, strict=True):
         if result.test.state == "left out":
-            reason = f"its pairs differ by {_percent(result.test.noise)}: too much noise for the time"
+            reason = (
+                f"its pairs differ by {_percent(result.test.noise)}, runs of the base alone by "
+                f"{_percent(result.test.base_noise)}: too much noise of the machine for the time"
+            )
             left_out.append(ReasonDocument(name, reason))
     return GateDocument(
         format=1,
@@ -188,9 +202,17 @@ def _result_document(name: str, measured: MeasuredResult) -> GatedResult:
         change=math.expm1(test.centre.estimate),
         interval=(_finite_change(low), _finite_change(high)),
         noise=test.noise,
+        base_noise=test.base_noise,
+        slow_pairs=_slow_pairs(test),
         pairs=len(test.centre.log_ratios),
         decision=test.state,
     )
+
+
+def _slow_pairs(test: GateResult) -> SlowPairs:
+    if test.erratic is None:
+        return SlowPairs(0, 0)
+    return SlowPairs(base=test.erratic.slow_bases, head=test.erratic.slow_heads)
 
 
 def _finite_change(log_gain: float) -> float | None:
@@ -212,30 +234,61 @@ def summary(outcome: GateOutcome) -> str:
         names = ", ".join(outcome.failed)
         return f"{head} does not work where {base} does: {names} fails."
     results = _result_documents(outcome)
-    slower = [f"{result.name} by {_percent(-result.change)}" for result in results if result.decision == "slower"]
-    if slower:
-        return f"{head} is slower than {base}: {', '.join(slower)}."
-    # Nothing failed and nothing is slower: all results are within the margin, or time was too short for some.
-    margin = f"{100 * outcome.options.settings.margin:g} %"
+    losses: list[str] = []
+    for result in results:
+        if result.decision == "slower":
+            losses.append(f"{result.name} by {_percent(-result.change)}")
+        elif result.decision == "erratic":
+            losses.append(f"{result.name} erratic, {_slow_pairs_text(result)}")
+    if losses:
+        return f"{head} is slower than {base}: {', '.join(losses)}."
+    # Nothing failed and nothing is slower: all results are within the margin, or something is not known.
     within_count = sum(result.decision == "within" for result in results)
     measured = format_count(within_count, "measurement")
+    margin = f"{100 * outcome.options.settings.margin:g} %"
     if outcome.decision == "pass":
         left_out_count = len(results) - within_count + len(outcome.left_out)
-        exceptions = f"; {left_out_count} left out (below)" if left_out_count else ""
+        exceptions = f"; {left_out_count} did not take part (below)" if left_out_count else ""
         return f"{head} is not slower than {base} by {margin} or more in any of {measured}{exceptions}."
+    return f"Not decided whether {head} is slower than {base} by {margin} or more: {_missing(outcome, results)}."
+
+
+def _missing(outcome: GateOutcome, results: Sequence[GatedResult]) -> str:
+    """What an undecided gate needs."""
     time = f"{outcome.seconds / 60:.0f} minutes"
-    open_count = sum(result.decision == "open" for result in results)
-    if open_count:
-        return (
-            f"Not decided in {time} whether {head} is slower than {base} by {margin} or more: {measured} within it, "
-            f"{open_count} open; about {math.ceil(outcome.seconds_left / 60)} more minutes are needed."
-        )
-    # More time alone does not help where no result is open.
-    if results:
-        reason = f"runs differ too much from one to the next for {time}"
-    else:
-        reason = f"{time} were over before the first pair; more time (--minutes) or fewer cases (--case) are needed"
-    return f"Not decided whether {head} is slower than {base}: {reason}."
+    if not results:
+        return f"{time} were over before the first pair; more time (--minutes) or fewer cases (--case) are needed"
+    within_count = sum(result.decision == "within" for result in results)
+    open_results = [result for result in results if result.decision == "open"]
+    if not open_results:
+        needed = f"{100 * LEAST_SHARE:g} % of the results must take part"
+        return f"the machine is too noisy for {time}: {within_count} of {len(results)} results took part, {needed}"
+    # A head that is noisier than the base is more than a lack of time.
+    noisy = [result.name for result in open_results if _noise_reason(result)]
+    texts = [f"in {time} {format_count(within_count, 'measurement')} within it, {len(open_results)} open"]
+    if noisy:
+        texts.append(f"the head is noisier than the base in {', '.join(noisy)}")
+    texts.append(f"about {math.ceil(outcome.seconds_left / 60)} more minutes are needed")
+    return "; ".join(texts)
+
+
+# The noise of a pair, in that of the base with itself, from which a head is called noisier: with twice of it, a head
+# with three times the noise of the base is not named.
+_NOISIER_HEAD = 2.0
+
+
+def _noise_reason(result: GatedResult) -> str:
+    """Why an open result is not within the margin although its level may be; empty without such a reason."""
+    if result.slow_pairs.head > result.slow_pairs.base:
+        return _slow_pairs_text(result)
+    if result.base_noise > 0 and result.noise > _NOISIER_HEAD * result.base_noise:
+        return f"pairs differ by {_percent(result.noise)}, runs of the base by {_percent(result.base_noise)}"
+    return ""
+
+
+def _slow_pairs_text(result: GatedResult) -> str:
+    slow = result.slow_pairs
+    return f"far slower in {slow.head} of {result.pairs} pairs (the base in {slow.base})"
 
 
 def repeat_command(outcome: GateOutcome) -> str:
@@ -272,12 +325,24 @@ def _library_lines(outcome: GateOutcome) -> Iterator[str]:
         yield f"same version, another build: {', '.join(outcome.difference.rebuilt)}"
 
 
-_DECISION_WORDS = {
+_DECISION_WORDS: dict[GateState, str] = {
     "within": "within the margin",
     "slower": "slower",
+    "erratic": "erratic",
     "open": "not decided",
     "left out": "left out: noise",
 }
+
+
+def _decision_text(result: GatedResult) -> str:
+    """The decision of one result in words, with the pairs that are far apart."""
+    words = _DECISION_WORDS[result.decision]
+    reason = ""
+    if result.decision == "open":
+        reason = _noise_reason(result)
+    elif result.slow_pairs.head:
+        reason = _slow_pairs_text(result)
+    return f"{words}: {reason}" if reason else words
 
 
 def _table_rows(document: GateDocument) -> Iterator[tuple[str, ...]]:
@@ -294,14 +359,14 @@ def _table_rows(document: GateDocument) -> Iterator[tuple[str, ...]]:
             format_change(result.change),
             interval,
             str(result.pairs),
-            _DECISION_WORDS[result.decision],
+            _decision_text(result),
         )
 
 
 def _count_lines(outcome: GateOutcome) -> list[str]:
     """Counts that differ, most of which need no statistics to be believed."""
     if outcome.counts is None:
-        return []
+        return [outcome.counts_refused] if outcome.counts_refused else []
     lines: list[str] = []
     for run_differences in outcome.counts:
         changes = [difference.text for difference in run_differences.differences]
@@ -311,6 +376,9 @@ def _count_lines(outcome: GateOutcome) -> list[str]:
     if outcome.counts_refused:
         lines.append(outcome.counts_refused)
     return lines
+
+
+_ABSENCES = "Did not take part"
 
 
 @dataclass(frozen=True)
@@ -331,11 +399,19 @@ def _sections(outcome: GateOutcome, document: GateDocument) -> list[_Section]:
     sections = [
         _Section("Fails", _reason_lines(document.failed)),
         _Section("Counts of one repetition", _count_lines(outcome)),
-        _Section("Left out", _reason_lines(document.left_out)),
         _Section(f"{outcome.base.label} -> {outcome.head.label}", document.libraries),
         _Section("Measured", [measurement]),
     ]
     return [section for section in sections if section.lines]
+
+
+def _absence_lines(document: GateDocument) -> list[str]:
+    """Which results did not take part in the decision, and why; what is open first."""
+    lines: list[str] = []
+    for result in document.results:
+        if result.decision == "open":
+            lines.append(f"{result.name}: {_decision_text(result)}")
+    return [*lines, *_reason_lines(document.left_out)]
 
 
 def _reason_lines(documents: Sequence[ReasonDocument]) -> list[str]:
@@ -346,15 +422,23 @@ def render_gate(outcome: GateOutcome, console: Console) -> None:
     """Print the report."""
     document = gate_document(outcome)
     console.print(document.summary, markup=False, soft_wrap=True)
+    _print_section(console, _Section(_ABSENCES, _absence_lines(document)))
     table = make_table("measured", outcome.base.label, outcome.head.label, *_COLUMNS, right=("change", "pairs"))
     for row in _table_rows(document):
         table.add_row(*row)
     console.print(table)
     for section in _sections(outcome, document):
-        console.print(f"{section.title}:", markup=False, emoji=False, soft_wrap=True)
-        for line in section.lines:
-            console.print(f"  {line}", markup=False, emoji=False, soft_wrap=True)
+        _print_section(console, section)
     console.print(f"To repeat: {repeat_command(outcome)}", markup=False, soft_wrap=True)
+
+
+def _print_section(console: Console, section: _Section) -> None:
+    """Print a section, if it has lines."""
+    if not section.lines:
+        return
+    console.print(f"{section.title}:", markup=False, emoji=False, soft_wrap=True)
+    for line in section.lines:
+        console.print(f"  {line}", markup=False, emoji=False, soft_wrap=True)
 
 
 def gate_markdown(outcome: GateOutcome, picture: str | None = None) -> str:
@@ -365,23 +449,31 @@ def gate_markdown(outcome: GateOutcome, picture: str | None = None) -> str:
     """
     document = gate_document(outcome)
     columns = ["measured", outcome.base.label, outcome.head.label, *_COLUMNS]
-    # The decision first, then the table of results.
+    # The decision first, then what it does not rest on, then the table of results.
     table_lines = [f"| {' | '.join(map(escape_markdown, columns))} |", "|---|---:|---:|---:|---|---:|---|"]
     for row in _table_rows(document):
         table_lines.append(f"| {' | '.join(map(escape_markdown, row))} |")
-    paragraphs = [f"**{escape_markdown(document.summary)}**", "\n".join(table_lines)]
+    paragraphs = [f"**{escape_markdown(document.summary)}**"]
+    absence_lines = _absence_lines(document)
+    if absence_lines:
+        paragraphs.append(_markdown_list(_Section(_ABSENCES, absence_lines)))
+    paragraphs.append("\n".join(table_lines))
     if picture:
         paragraphs.append(f"![Changes with their intervals]({picture})")
     # The sections below it are lists.
     for section in _sections(outcome, document):
-        items = [f"- {escape_markdown(line)}" for line in section.lines]
-        paragraphs.append("\n".join([f"{escape_markdown(section.title)}:", "", *items]))
+        paragraphs.append(_markdown_list(section))
     paragraphs.append(f"To repeat:\n\n    {repeat_command(outcome)}")
     return "\n\n".join(paragraphs) + "\n"
 
 
+def _markdown_list(section: _Section) -> str:
+    items = [f"- {escape_markdown(line)}" for line in section.lines]
+    return "\n".join([f"{escape_markdown(section.title)}:", "", *items])
+
+
 def gate_junit(outcome: GateOutcome) -> str:
-    """One test per result: slower or failing on the head is a failure, open or left out is skipped."""
+    """One test per result: slower, erratic or failing on the head is a failure, open or left out is skipped."""
     document = gate_document(outcome)
     root = JUnitXml("iowatch gate")
     class_name = f"{outcome.base.label} to {outcome.head.label}"
@@ -396,10 +488,10 @@ def _junit_cases(document: GateDocument, class_name: str) -> Iterator[TestCase]:
         low, high = result.interval
         words = f"{format_change(result.change)} ({format_change(low)} to {format_change(high)})"
         test_result: FinalResult | None = None
-        if result.decision == "slower":
-            test_result = Failure(valid_xml(f"slower: {words}"), "slower")
+        if result.decision in ("slower", "erratic"):
+            test_result = Failure(valid_xml(f"{_decision_text(result)}: {words}"), result.decision)
         elif result.decision != "within":
-            test_result = Skipped(valid_xml(f"{_DECISION_WORDS[result.decision]}: {words}"))
+            test_result = Skipped(valid_xml(f"{_decision_text(result)}: {words}"))
         yield junit_case(class_name, result.name, test_result)
     for failure in document.failed:
         yield junit_case(class_name, failure.name, Failure(valid_xml(failure.reason), "failed"))
@@ -414,7 +506,7 @@ _STYLE = (
     "<style>text{font:12px sans-serif;fill:#222}.grid{stroke:#ccc}.margin{stroke:#b00;stroke-dasharray:4}"
     ".interval{stroke:#555;stroke-width:2}.unit{text-anchor:middle}</style>"
 )
-_STATE_COLOURS = {"within": "#0072b2", "slower": "#d55e00", "open": "#888", "left out": "#ccc"}
+_STATE_COLOURS = {"within": "#0072b2", "slower": "#d55e00", "erratic": "#d55e00", "open": "#888", "left out": "#ccc"}
 _BADGE_COLOURS = {"pass": "#0072b2", "regression": "#d55e00", "undecided": "#777"}
 
 

@@ -1,8 +1,8 @@
 """`iowatch gate`: is one build slower than another by more than a margin (docs/gate.md).
 
 One A/B session (iowatch.experiments.common.pairs) contains all pairs. It measures the cases whose results
-`iowatch.statistics.gate` has not decided, until the decision is known or time is up. Before it, every case is counted
-on both builds.
+`iowatch.statistics.gate` has not decided, until the decision is known or time is up. After it, every case is counted
+on both builds, as far as the time allows. The time covers all of it, the builds as well.
 """
 
 from __future__ import annotations
@@ -19,31 +19,35 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import median
+from statistics import fmean, harmonic_mean, median
 from typing import Literal
 
 import numpy as np
 
 from iowatch import __version__
-from iowatch.core import MachineError, UsageError, utc_now
+from iowatch.core import METRICS, MachineError, UsageError, format_count, utc_now
 from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
 from iowatch.experiments.common.pairs import (
     PairDemand,
     PairedResult,
-    PairGains,
+    PairedRuns,
     PairOptions,
+    PairRuns,
     make_pair_context,
     measure_pairs,
 )
 from iowatch.experiments.common.profiled_run import run_profile
+from iowatch.experiments.common.time_limit import time_limit
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.context import select_cases
+from iowatch.session.deadline import Deadline, TimeIsUpError
 from iowatch.session.interleaved import WarmUpError
 from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, StackDiff, diff_stacks, load_stack, machine
-from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
+from iowatch.statistics.gate import Gate, GateDecision, GatePair, GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History, ResultFilter
 
@@ -53,6 +57,13 @@ _ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"
 _FIRST_PAIRS = 6
 _MEMORY = Path("/dev/shm")  # noqa: S108  # nosec B108 # tmpfs is what is asked for
 _MEMORY_BYTES = 2**28
+# Seconds of the budget that are kept for ending what is executing, storing it and writing the reports. With twice of
+# it, a gate of two minutes loses a pair; with half of it, the end of ReFrame exceeds the budget.
+_RESERVE_S = 6.0
+# A share of a small budget instead.
+_RESERVE_SHARE = 0.1
+# With less time, counting is not begun: the start of ReFrame takes most of it.
+_FEWEST_COUNT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -154,20 +165,48 @@ class GateOutcome:
 class GateRun:
     """A gate, from its builds to the decision or the end of its time.
 
+    Attributes:
+        is_cut_off: whether the end of the time ended pairs that were executing.
+
     Raises:
-        UsageError: a build that cannot be used; no case that both can run; no file system in memory.
+        UsageError: a case that the suite does not have; a build that cannot be used; no case that both can run; no
+            file system in memory.
+        MachineError: the builds were not ready in the time.
     """
 
     def __init__(self, history: History, options: GateOptions) -> None:
         self.started = time.monotonic()
         self.history, self.options = history, options
         self.load = os.getloadavg()[0]
-        self.base = self._find_build(options.base)
-        self.head = self._find_build(options.head)
+        # A wrong name is refused before a build takes minutes.
+        select_cases(self._session_options(options.cases, "off"))
+        reserve_s = min(_RESERVE_S, _RESERVE_SHARE * options.budget_s)
+        self.deadline = Deadline(self.started + options.budget_s - reserve_s)
+        self.base, self.head = self._find_builds()
         self.gate: Gate[PairedResult] | None = None
-        self.first_pairs: list[PairGains] = []
+        self.first_pairs: list[PairRuns] = []
         self.planned: tuple[str, ...] = ()
         self.session: str | None = None
+        self.is_cut_off = False
+
+    def _find_builds(self) -> tuple[Build, Build]:
+        """Base and head, built if they are not yet.
+
+        Raises:
+            MachineError: they are not ready in the time.
+        """
+        _LOG.info("builds: %s and %s", self.options.base, self.options.head)
+        try:
+            with time_limit(self.deadline):
+                base = self._find_build(self.options.base)
+                head = self._find_build(self.options.head)
+        except TimeIsUpError as error:
+            raise MachineError(
+                f"the builds were not ready after {self.options.budget_s / 60:g} minutes, so nothing was measured",
+                hint="Give more time with --minutes; what is built already is used again.",
+            ) from error
+        _LOG.info("builds: ready after %.0f s", time.monotonic() - self.started)
+        return base, head
 
     def _find_build(self, text: str) -> Build:
         scheme, _, location = text.partition(":")
@@ -210,17 +249,19 @@ class GateRun:
         return self._make_context(self.options.cases, "off")
 
     def _make_context(self, cases: Sequence[str], darshan: Literal["off"] | None) -> AbContext:
-        # The name of a case contains its benchmark.
-        benchmarks = () if cases else self.options.benchmarks
-        options = SessionOptions(
+        options = self._session_options(cases, darshan)
+        return make_pair_context(options, (self.base.stack, self.head.stack), self._like)
+
+    def _session_options(self, cases: Sequence[str], darshan: Literal["off"] | None) -> SessionOptions:
+        """What the gate asks of its sessions; the name of a case contains its benchmark."""
+        return SessionOptions(
             system=self.options.system,
             suite=self.options.suite,
-            benchmarks=benchmarks,
+            benchmarks=() if cases else self.options.benchmarks,
             case_names=tuple(cases),
             scratch=self.options.scratch or memory_directory(),
             darshan=darshan,
         )
-        return make_pair_context(options, (self.base.stack, self.head.stack), self._like)
 
     @cached_property
     def _like(self) -> str:
@@ -231,12 +272,13 @@ class GateRun:
         return any_stack(self.options.system)
 
     def run(self) -> GateOutcome:
-        """Count, then measure until the decision is known or time is up."""
+        """Measure until the decision is known or time is up, then count in the time that is left."""
         request_allocation(self.context, StopRule(budget_s=self.options.budget_s))
         self.planned = tuple(run.name for run in self.context.plan_sides()["left"].runs)
-        # Counts first: they need no pairs, and tell why a result differs.
-        counting = self._count() if self.options.counter else _Counting(None, "")
+        _LOG.info("pairs: %s, at most %.0f s", format_count(len(self.planned), "case"), self.deadline.left_s)
         failed = self._measure()
+        # Counts decide nothing: they only show why a result differs.
+        counting = self._count_in_time() if self.options.counter else _Counting(None, "")
         decision: GateDecision = "undecided"
         if failed:
             decision = "regression"
@@ -259,9 +301,6 @@ class GateRun:
             session=self.session or "",
         )
 
-    def _left_s(self) -> float:
-        return self.options.budget_s - (time.monotonic() - self.started)
-
     # Pairs
 
     def _measure(self) -> dict[str, str]:
@@ -271,10 +310,13 @@ class GateRun:
         pair_options = PairOptions(
             seed=int(np.random.default_rng(self.options.seed).integers(2**31)),
             attributes={_ATTRIBUTE: asked},
-            budget_s=self._left_s(),
+            budget_s=self.deadline.left_s,
+            deadline=self.deadline,
         )
         try:
-            measure_pairs(self.history, self.context, demand, pair_options)
+            measured = measure_pairs(self.history, self.context, demand, pair_options)
+            # A schedule that ends by itself does so before the end of the time.
+            self.is_cut_off = measured.stopped == "budget" and self.deadline.left_s <= 0
         except WarmUpError as error:
             # A head that produces nothing is a regression; a base that produces nothing is a fault of the machine.
             is_regression = error.side == "right" and self.base.stack.name != self.head.stack.name
@@ -284,6 +326,9 @@ class GateRun:
         except MachineError:  # pairs without a result on both sides
             if not self._failed_runs("right"):
                 raise
+        # The end of the time may come before the first decision.
+        if self.gate is None and self.first_pairs:
+            self.gate = self._make_gate()
         return self._failed_runs("right")
 
     def _pairs_needed(self) -> int:
@@ -293,34 +338,34 @@ class GateRun:
             return _FIRST_PAIRS
         if self.gate is None:
             self.gate = self._make_gate()
-        # What cannot be decided in the time that is left costs the other results theirs.
-        for result in self.gate.open:
-            pairs_left = int(self._left_s() / self._pair_s(1))
-            if self.gate.results[result].is_hopeless(pairs_left):
-                self.gate.leave_out(result)
+        self.gate.leave_out_hopeless(self._pairs_left())
         if self.gate.decision != "undecided" or not self.gate.open or self._failed_runs("right"):
             return 0
         fewest_pairs = min(self.gate.results[result].pairs_left() for result in self.gate.open)
         return max(2, fewest_pairs)
 
+    def _pairs_left(self) -> int:
+        """Number of pairs of one run that fit into the time."""
+        return max(0, int(self.deadline.left_s / self._pair_s(1)))
+
     def _make_gate(self) -> Gate[PairedResult]:
         """The gate of all results of the first pairs, with these pairs."""
         results: dict[PairedResult, None] = {}  # in their order
-        for gains in self.first_pairs:
-            results.update(dict.fromkeys(gains))
+        for runs in self.first_pairs:
+            results.update(dict.fromkeys(runs))
         gate = Gate([*results], self.options.settings)
-        for gains in self.first_pairs:
-            for result, gain in gains.items():
-                gate.record(result, gain)
+        for runs in self.first_pairs:
+            for result, sides in runs.items():
+                gate.record(result, make_gate_pair(result, sides))
         return gate
 
-    def _record(self, gains: PairGains) -> None:
+    def _record(self, runs: PairRuns) -> None:
         if self.gate is None:
-            self.first_pairs.append(gains)
+            self.first_pairs.append(runs)
             return
-        for result, gain in gains.items():
+        for result, sides in runs.items():
             if result in self.gate.results:
-                self.gate.record(result, gain)
+                self.gate.record(result, make_gate_pair(result, sides))
 
     def _open_runs(self) -> tuple[str, ...]:
         if self.gate is None:
@@ -373,7 +418,10 @@ class GateRun:
         failures: dict[str, str] = {}
         for name in self.planned:
             is_possible = side == "left" or ("left", name) in received
-            if (side, name) not in received and is_possible:
+            if (side, name) in received or not is_possible:
+                continue
+            # What the end of the time ended did not fail.
+            if (side, name) in reasons or not self.is_cut_off:
                 failures[name] = reasons.get((side, name), "no result")
         return failures
 
@@ -398,6 +446,16 @@ class GateRun:
 
     # Counts
 
+    def _count_in_time(self) -> _Counting:
+        """Counts that differ, as far as the time allows; the decision does not depend on them."""
+        if self.deadline.left_s < _FEWEST_COUNT_S:
+            return _Counting(None, "not counted: no time was left")
+        _LOG.info("counts: at most %.0f s", self.deadline.left_s)
+        try:
+            return self._count()
+        except MachineError as error:
+            return _Counting(None, f"not counted: {error.message}")
+
     def _count(self) -> _Counting:
         """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it."""
         base = self.base.stack.name
@@ -411,7 +469,7 @@ class GateRun:
         # First all runs; then, if half of the time is left, those with a difference on both builds.
         stacks = (head,) if recorded else (base, head)
         differing = self._count_and_compare(self.planned, stacks, keys, counts_by_run)
-        if differing and self._left_s() >= self.options.budget_s / 2:
+        if differing and self.deadline.left_s >= self.options.budget_s / 2:
             names = tuple(run_differences.run for run_differences in differing)
             differing = self._count_and_compare(names, (base, head), keys, counts_by_run)
         return _Counting(tuple(differing), self._refused_counts(counts_by_run))
@@ -441,7 +499,7 @@ class GateRun:
         """Count what runs do, in a session of their own; arguments as of `_count_and_compare`."""
         context = self._make_context(names, self._darshan).session.with_stacks(stacks)
         profiler = f"{counters.COUNTS}:{self.options.counter}"
-        document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
+        document = run_profile(self.history, context, profiler, deadline=self.deadline, **{_COUNTED: keys})
         for run in document["runs"]:
             if run["counts"]:
                 counts_by_run[run["name"], run["stack"]].append(counters.CounterReadings(**run["counts"]))
@@ -460,7 +518,8 @@ class GateRun:
             if not all(has_counts):
                 missing.append(name)
         if missing:
-            reasons.add(f"not counted, because the run failed: {', '.join(missing)}")
+            cause = "the time was over" if self.deadline.left_s <= 0 else "the run failed"
+            reasons.add(f"not counted, because {cause}: {', '.join(missing)}")
         return "; ".join(sorted(reasons))
 
     @cached_property
@@ -497,6 +556,21 @@ class GateRun:
                 _LOG.info("counts of %s: from session %s", self.base.label, session.uuid[:8])
                 return {name: recorded[name] for name in self.planned}
         return {}
+
+
+def make_gate_pair(result: PairedResult, runs: PairedRuns) -> GatePair:
+    """Return the pair of a gate: the level of both runs, and their means, which contain rare stalls.
+
+    The mean of a rate is that of the times for equal work, the harmonic mean, so that a stall counts as long as it
+    lasted.
+    """
+    metric = METRICS[result.metric]
+    mean = fmean if metric.direction == "lower" else harmonic_mean
+    return GatePair(
+        log_gain=result.log_gain(runs.left, runs.right),
+        log_mean_gain=metric.log_gain(mean(runs.right) / mean(runs.left)),
+        log_base=metric.log_gain(median(runs.left)),
+    )
 
 
 def _run_name(name: str) -> str:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from iowatch.benchmarks.case_names import require_case_names
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import UsageError, format_count, format_size, suggest_name
+from iowatch.core import UsageError, format_count, format_size
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference.placement import has_whole_nodes
 from iowatch.session.context import SessionContext, make_context, select_cases
@@ -151,8 +152,10 @@ def _find_case(suite_cases: Sequence[SuiteCase], suite: str, name: str) -> Suite
     """
     cases = [case for case in suite_cases if name in (case.name, case.run_name)]
     if not cases:
-        hint = suggest_name(name, [case.run_name for case in suite_cases])
-        raise UsageError(f"suite '{suite}' has no case '{name}'", hint=hint)
+        suite_run_names = [case.run_name for case in suite_cases]
+        require_case_names(
+            [name], suite_run_names, owner=f"suite '{suite}'", listing=f"iowatch run --suite {suite} --dry-run"
+        )
     if len(cases) > 1:
         run_names = " and ".join(case.run_name for case in cases)
         raise UsageError(f"suite '{suite}' has several cases '{name}'", hint=f"Name one: {run_names}")

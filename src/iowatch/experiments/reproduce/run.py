@@ -21,8 +21,9 @@ from iowatch.experiments.common.builds import recorded_stack
 from iowatch.experiments.common.pairs import (
     PairDemand,
     PairedResult,
-    PairGains,
     PairOptions,
+    PairRuns,
+    log_gains,
     make_pair_context,
     measure_pairs,
     read_pairs,
@@ -32,7 +33,7 @@ from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
 from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, stack_from_json
-from iowatch.statistics.gate import GateResult, GateSettings
+from iowatch.statistics.gate import GatePair, GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
 from iowatch.statistics.sequential import NoiseScale, SequentialCentre
 from iowatch.store import History, RunRow
@@ -204,13 +205,13 @@ class _ChangeTest:
         margin = -math.expm1(-_SHARE * abs(change.log_gain))
         self._test = GateResult(GateSettings(margin, _ERROR), _ERROR)
 
-    def record(self, gains: PairGains) -> None:
+    def record(self, runs: PairRuns) -> None:
         """Record the gain of the changed result; pairs after the decision do not count."""
-        for result, gain in gains.items():
+        for result, gain in log_gains(runs).items():
             operation = result.case.parameters.get("operation")
             is_changed_result = result.metric == self._change.metric and operation == self._change.operation
             if is_changed_result and self._test.state == "open":
-                self._test.record(self._sign * gain)
+                self._test.record(GatePair(self._sign * gain))
 
     def pairs_needed(self) -> int:
         """Further pairs until the decision; the first ones show the noise."""

@@ -309,6 +309,8 @@ def test_served_lists_compare_two_systems(browser: Browser, three_stacks: Path) 
         assert browser.run("return document.querySelectorAll('tr[data-verdict=faster]').length") == 6
         browser.driver.refresh()
         browser.wait("return document.querySelectorAll('tr[data-verdict=faster]').length === 6")
+        browser.driver.find_element("id", "words").send_keys("netcdf")
+        browser.wait("return document.querySelector('.tools output').textContent === '2 of 6'")
         assert browser.accessibility_faults() == []
         assert browser.messages() == []
 

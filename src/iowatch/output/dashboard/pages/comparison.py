@@ -238,7 +238,7 @@ class StackCrossings:
             return ""
         names = ", ".join(self.left_out)
         compared = f"Only the {len(self.stacks)} most recently used of {len(self.stacks) + len(self.left_out)} stacks"
-        return f"{compared} are compared; not {names}. `iowatch dashboard serve` compares any two."
+        return f"{compared} are compared; not {names}. iowatch dashboard serve compares any two."
 
 
 def write_stack_pairs(site: SiteBuild, machine: SystemEntry) -> StackCrossings:

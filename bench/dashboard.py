@@ -2,6 +2,8 @@
 
     python bench/dashboard.py                              12 systems x 200 series x 365 nights, 5 samples each
     python bench/dashboard.py --systems 2 --nights 30      smaller
+    python bench/dashboard.py --systems 1 --stacks 6       every case on six stacks: pages of 15 pairs of stacks
+    python bench/dashboard.py --pages comparisons.html     only these pages (repeatable): what they cost alone
     python bench/dashboard.py --zoom                       a series of 3,650 nights x 10 samples in Chromium
 
 Builds run in a process of their own: seconds are from its start to its end, the start
@@ -35,7 +37,15 @@ from iowatch.store.write import add_expected_results, get_or_create_case, get_or
 
 DAY_S = 86400
 START = 1_735_689_600 + 2 * 3600
-STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
+# Each stack is slower than the one before by this share (its NetCDF-4 cases only), so that pairs have verdicts.
+STACK_LOSS = 0.06
+
+
+def stack_record(number: int) -> StackRecord:
+    """Stack `number`, from 0 on."""
+    name = "openmpi-hdf5" if number == 0 else f"openmpi-hdf5-{number}"
+    parts = [{"name": "openmpi", "version": "4.1.4"}, {"name": "netcdf-c", "version": f"4.{number}.0"}]
+    return StackRecord(name, {"parts": parts})
 
 
 def cases(number: int) -> list[Case]:
@@ -70,31 +80,33 @@ def cases(number: int) -> list[Case]:
 class Synthesis:
     """Writes a history night by night, in bulk: seeded noise, a step of the MPI-IO writes in the middle."""
 
-    def __init__(self, history: History, systems: int, series: int, nights: int, samples: int) -> None:
+    def __init__(self, history: History, systems: int, series: int, nights: int, samples: int, stacks: int = 1) -> None:
         self.history, self.samples, self.nights = history, samples, nights
         self.cases = cases(series)
         self.random = np.random.default_rng(7)
         self.systems = [f"machine{number:02d}" for number in range(systems)]
         with history.writing() as connection:
-            self.stack = get_or_create_stack(connection, STACK)
+            self.stacks = [stack_record(number) for number in range(stacks)]
+            self.stack_ids = [get_or_create_stack(connection, stack) for stack in self.stacks]
             self.keys = [get_or_create_case(connection, case) for case in self.cases]
             self.system_ids = [get_or_create_system(connection, name) for name in self.systems]
-            for number in self.system_ids:
+            for number, stack in product(self.system_ids, self.stacks):
                 connection.execute(
                     insert(SeriesTable),
                     [
                         {
                             "system_id": number,
                             "partition": "compute",
-                            "stack": STACK.name,
+                            "stack": stack.name,
                             "case_id": key,
                             "metric": "bandwidth",
                         }
                         for key in self.keys
                     ],
                 )
-            rows = connection.execute(select(SeriesTable.id, SeriesTable.system_id, SeriesTable.case_id))
-            self.series = {(system, case): number for number, system, case in rows}
+            columns = (SeriesTable.id, SeriesTable.system_id, SeriesTable.stack, SeriesTable.case_id)
+            rows = connection.execute(select(*columns))
+            self.series = {(system, stack, case): number for number, system, stack, case in rows}
 
     def night(self, number: int) -> None:
         """Record one night of every system."""
@@ -117,13 +129,28 @@ class Synthesis:
             )
         )
         session = int((made.inserted_primary_key or (0,))[0])
+        expected: list[list[str]] = []
+        for position, stack in enumerate(self.stacks):
+            # The runs of a stack follow those of the one before.
+            stack_begin = begin + 30 * position * (len(self.cases) // 2)
+            self._runs_of_stack(connection, f"{name}-{night}", session, position, stack_begin)
+            newest_runs = select(RunTable.id).where(RunTable.session_id == session).order_by(RunTable.id.desc())
+            first = int(connection.execute(newest_runs).scalar() or 0) - len(self.cases) // 2 + 1
+            connection.execute(insert(ResultTable), self._results(system, position, night, stack_begin, first))
+            for number, case in enumerate(self.cases):
+                operation = str(case.parameters["operation"])
+                expected.append([f"ior:{number // 2}", "compute", stack.name, operation, "bandwidth"])
+        add_expected_results(connection, session, expected)
+
+    def _runs_of_stack(self, connection: Connection, label: str, session: int, position: int, begin: int) -> None:
+        """Record the runs of one stack in one session."""
         connection.execute(
             insert(RunTable),
             [
                 {
                     "session_id": session,
-                    "stack_id": self.stack,
-                    "fingerprint": f"{name}-{night}-{run}",
+                    "stack_id": self.stack_ids[position],
+                    "fingerprint": f"{label}-{position}-{run}",
                     "name": f"ior:{run}",
                     "partition": "compute",
                     "tool": "ior",
@@ -137,28 +164,22 @@ class Synthesis:
                 for run in range(len(self.cases) // 2)
             ],
         )
-        first = connection.execute(
-            select(RunTable.id).where(RunTable.session_id == session).order_by(RunTable.id)
-        ).scalar()
-        connection.execute(insert(ResultTable), self._results(system, night, begin, int(first or 0)))
-        expected = [
-            [f"ior:{position // 2}", "compute", STACK.name, str(case.parameters["operation"]), "bandwidth"]
-            for position, case in enumerate(self.cases)
-        ]
-        add_expected_results(connection, session, expected)
 
-    def _results(self, system: int, night: int, begin: int, first_run: int) -> list[dict[str, object]]:
+    def _results(self, system: int, position: int, night: int, begin: int, first_run: int) -> list[dict[str, object]]:
         number = len(self.cases)
+        stack = self.stacks[position].name
         level = np.array(
             [3.0 if night > self.nights // 2 and c.parameters["api"] == "MPIIO" else 1.0 for c in self.cases]
         )
+        is_netcdf = np.array([c.parameters["api"] == "NETCDF4" for c in self.cases])
+        level = level * (1 - STACK_LOSS * is_netcdf) ** position
         noise = self.random.normal(0, 0.04, (number, self.samples)) + self.random.normal(0, 0.05, (number, 1))
         values = 1000 * level[:, None] * np.exp(noise)
         return [
             {
-                "run_id": first_run + position // 2,
-                "series_id": self.series[system, self.keys[position]],
-                "time": begin + 30 * (position // 2),
+                "run_id": first_run + case // 2,
+                "series_id": self.series[system, stack, self.keys[case]],
+                "time": begin + 30 * (case // 2),
                 "n": self.samples,
                 "max": float(v.max()),
                 "median": float(np.median(v)),
@@ -166,21 +187,26 @@ class Synthesis:
                 "mean": float(v.mean()),
                 "samples": encode_samples(v),
             }
-            for position, v in enumerate(values)
+            for case, v in enumerate(values)
         ]
 
 
-def build(database: Path | str, site: Path) -> dict[str, object]:
-    """Build in a process of its own; what it says, with seconds and peak memory."""
+def build(database: Path | str, site: Path, *pages: str) -> dict[str, object]:
+    """Build in a process of its own; what it says, with seconds and peak memory.
+
+    Args:
+        pages: names of the only pages to write; none: all.
+    """
     program = (
         "import json,resource,sys\nfrom pathlib import Path\nfrom iowatch.store import History\n"
-        "from iowatch.output.dashboard.build import build_site\n"
-        "with History.open(sys.argv[1]) as history: made=build_site(history,Path(sys.argv[2]))\n"
+        "from iowatch.output.dashboard.build import all_pages, build_site\n"
+        "pages=[page for page in all_pages() if page.name in sys.argv[3:] or not sys.argv[3:]]\n"
+        "with History.open(sys.argv[1]) as history: made=build_site(history,Path(sys.argv[2]),pages=pages)\n"
         "own,kids=(resource.getrusage(w) for w in (resource.RUSAGE_SELF,resource.RUSAGE_CHILDREN))\n"
         "print(json.dumps({'cpu_s':round(own.ru_utime+own.ru_stime+kids.ru_utime+kids.ru_stime,2),"
         "'peak_mib':round((own.ru_maxrss+2*kids.ru_maxrss)/1024),'written':made.written,'kept':made.kept}))"
     )
-    command = [sys.executable, "-c", program, str(database), str(site)]
+    command = [sys.executable, "-c", program, str(database), str(site), *pages]
     begin = time.perf_counter()
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, object] = {"seconds": round(time.perf_counter() - begin, 2), **json.loads(done.stdout)}
@@ -283,10 +309,11 @@ def zoom(site: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("systems", 12), ("series", 200), ("nights", 365), ("samples", 5)):
+    for name, value in (("systems", 12), ("series", 200), ("nights", 365), ("samples", 5), ("stacks", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
     parser.add_argument("--zoom", action="store_true", help="3,650 nights x 10 samples in Chromium.")
+    parser.add_argument("--pages", action="append", default=[], help="Build only this page (comparisons.html).")
     chosen = parser.parse_args()
     if chosen.zoom:
         chosen.systems, chosen.series, chosen.nights, chosen.samples = 1, 2, 3650, 10
@@ -301,7 +328,7 @@ def measure(place: Path, chosen: argparse.Namespace) -> None:
     database, site = place / "history.db", place / "site"
     started = time.perf_counter()
     with History.open(str(database)) as history:
-        synthesis = Synthesis(history, chosen.systems, chosen.series, chosen.nights, chosen.samples)
+        synthesis = Synthesis(history, chosen.systems, chosen.series, chosen.nights, chosen.samples, chosen.stacks)
         for number in range(chosen.nights):
             synthesis.night(number)
         for system in synthesis.systems:
@@ -309,7 +336,7 @@ def measure(place: Path, chosen: argparse.Namespace) -> None:
     print(
         f"history made in {time.perf_counter() - started:.0f} s, {database.stat().st_size / 2**20:.0f} MiB", flush=True
     )
-    print("first build ", build(database, site), flush=True)
+    print("first build ", build(database, site, *chosen.pages), flush=True)
     if chosen.zoom:
         series_opening(site)
         zoom(site)
@@ -319,7 +346,7 @@ def measure(place: Path, chosen: argparse.Namespace) -> None:
         synthesis.night(chosen.nights)
         for system in synthesis.systems:
             update_findings(history, system)
-    print("second build", build(database, site), flush=True)
+    print("second build", build(database, site, *chosen.pages), flush=True)
     opening(site)
 
 

@@ -488,3 +488,46 @@ def test_ten_percent_is_found_with_the_recommended_number_of_runs(pilot: int) ->
         again = make_pairs(rng, noise, 2, (asked, asked), 5, ratio=1.1)
         found += [compare_pairs([each], DRAWS)[0][0].verdict == "faster" for each in again]
     assert np.mean(found) >= 0.8
+
+
+# Simultaneous intervals
+
+
+def test_simultaneous_intervals_of_twenty_pairs_hold_together() -> None:
+    """At least 95 % of families (120, standard error 2 %), whose single intervals hold together far less often."""
+    families = 120
+    together = single = 0
+    for seed in range(families):
+        pairs = []
+        for number in range(20):
+            random = 1000 * seed + number
+            left = noisy(random, 12, 100.0, f"l{number}-")
+            right = noisy(random + 500, 12, 100.0, f"r{number}-")
+            pairs.append(Pair(CASE, "bandwidth", left, right, 1))
+        compared, _ = compare_pairs(pairs, DRAWS)
+        together += all(pair.ci_simultaneous[0] <= 1 <= pair.ci_simultaneous[1] for pair in compared)
+        single += all(pair.ci[0] <= 1 <= pair.ci[1] for pair in compared)
+    assert together >= 0.91 * families
+    assert single <= 0.7 * families
+
+
+def test_simultaneous_interval_of_a_single_pair_is_its_interval() -> None:
+    pair = one(noisy(1, 8, 100.0, "l"), noisy(2, 8, 120.0, "r"))
+    assert pair.ci_simultaneous == pytest.approx(pair.ci)
+
+
+def test_simultaneous_interval_has_the_quantile_of_bonferroni() -> None:
+    """Paired independent sessions: n - 1 degrees of freedom; the factor of Student's quantiles is that of scipy."""
+    samples = [noisy(seed, 10, 100.0, "n") for seed in range(6)]
+    pairs = [Pair(CASE, "bandwidth", samples[i], samples[i + 3], 1) for i in range(3)]
+    compared, _ = compare_pairs(pairs)
+    for pair in compared:
+        assert pair.paired
+        if pair.inflation == 1:
+            factor = stats.t.ppf(1 - 0.05 / 6, 9) / stats.t.ppf(0.975, 9)
+            width = log(pair.ci_simultaneous[1] / pair.ci_simultaneous[0])
+            assert width == pytest.approx(factor * log(pair.ci[1] / pair.ci[0]))
+
+
+def test_too_few_sessions_have_no_simultaneous_interval() -> None:
+    assert one(side((1.0,), (1.1,)), side((2.0,), (2.1,))).ci_simultaneous is None

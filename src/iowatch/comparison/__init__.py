@@ -8,11 +8,21 @@ if TYPE_CHECKING:
     from iowatch.comparison.outcome import (
         ComparisonOptions,
         ComparisonProvenance,
+        GatheredSides,
         Outcome,
         SideProvenance,
+        compare_gathered_sides,
         compare_sides,
         describe_entry,
     )
-    from iowatch.comparison.sides import SideEntry, SideSpec, parse_side
+    from iowatch.comparison.sides import (
+        SIDE_KINDS,
+        SideEntries,
+        SideEntry,
+        SideSpec,
+        gather_entries,
+        parse_side,
+        session_labels,
+    )
 else:
     __getattr__ = lazy_names(__name__)

@@ -560,7 +560,20 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
         UsageError: a side has no results, results are on both sides, or no case is on both sides.
         InputError: a file is damaged.
     """
-    gathered = _gather_sides(left, right, history, options)
+    return compare_gathered_sides(left, right, _gather_sides(left, right, history, options), history, options)
+
+
+def compare_gathered_sides(
+    left: SideSpec, right: SideSpec, gathered: GatheredSides, history: Opened, options: ComparisonOptions
+) -> Outcome:
+    """Compare two sides whose results were read before, as `compare_sides` does.
+
+    Args:
+        gathered: entries of both sides, before their filters.
+
+    Raises:
+        UsageError: as `compare_sides`.
+    """
     left_entries = filter_entries(left, gathered.left.entries)
     right_entries = filter_entries(right, gathered.right.entries)
     _refuse_shared_results(left, right, left_entries, right_entries)
@@ -635,14 +648,14 @@ def _result_identities(entries: Sequence[SideEntry], axes: Sequence[str]) -> set
 
 
 @dataclass(frozen=True)
-class _GatheredSides:
+class GatheredSides:
     """The entries of both sides, before their filters."""
 
     left: SideEntries
     right: SideEntries
 
 
-def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> _GatheredSides:
+def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> GatheredSides:
     read_file = cache(export.read_export_file)  # both sides may be in one file
 
     def side_results(spec: SideSpec, position: SidePosition) -> list[ResultRow]:
@@ -675,7 +688,7 @@ def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
             return SideEntries(tuple(published_side_entries(spec.name)))
         return gather_entries(rows, labels, "side" in spec.filters)
 
-    return _GatheredSides(side_entries(left, left_rows), side_entries(right, right_rows))
+    return GatheredSides(side_entries(left, left_rows), side_entries(right, right_rows))
 
 
 def _of_cases(rows: Sequence[ResultRow], cases: Sequence[str]) -> list[ResultRow]:

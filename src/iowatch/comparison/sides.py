@@ -455,7 +455,10 @@ def query_side_results(spec: SideSpec, position: SidePosition, history: Opened, 
     if spec.kind == "file_system":
         return _results_on(spec, history())
     if spec.kind == "stack":
-        result_filter = ResultFilter(SeriesFilter(stack=spec.name))
+        # The database filters: other systems may have many results of the stack.
+        stack_system = spec.filters.get("system")
+        series = SeriesFilter(system=None if stack_system is None else str(stack_system), stack=spec.name)
+        result_filter = ResultFilter(series)
     elif spec.kind == "system":
         result_filter = ResultFilter(SeriesFilter(system=spec.name))
     elif spec.kind == "session":

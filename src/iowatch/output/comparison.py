@@ -143,6 +143,7 @@ def _pair_document(pair: PairComparison[Case]) -> dict[str, Any]:
         "values": values,
         "values_max": None if pair.values_max is None else _values_document(pair.values_max),
         "ci": _interval_document(pair.ci),
+        "ci_simultaneous": _interval_document(pair.ci_simultaneous),
         "ci_max": _interval_document(pair.ci_max),
         "verdict": pair.words,
         "more_runs": additional_runs(pair),

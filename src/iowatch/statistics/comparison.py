@@ -514,12 +514,14 @@ def _estimate_pairs(
     tested = [p for p in adjusted if p is not None]
     accepted = sum(p <= settings.alpha for p in tested)
     threshold = settings.alpha * min(1.0, (accepted + 1) / max(1, len(tested)))
+    family = sum(estimate is not None and estimate.medians.ci is not None for estimate in estimated)
     compared: list[PairComparison[CaseT]] = []
     for pair, estimate, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True):
         if estimate is None:
             compared.append(_compare_figures(pair))
         else:
-            compared.append(_assess_pair(pair, estimate, _PairTest(p, corrected, threshold), settings))
+            test = _PairTest(p, corrected, threshold, family)
+            compared.append(_assess_pair(pair, estimate, test, settings))
     return compared, estimated
 
 
@@ -530,11 +532,13 @@ class _PairTest:
     Attributes:
         p, adjusted: p value before and after the correction for the number of pairs; None with too few sessions.
         threshold: p value that one more pair must reach to be accepted.
+        family: number of pairs of the comparison that have an interval.
     """
 
     p: float | None
     adjusted: float | None
     threshold: float
+    family: int
 
 
 def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
@@ -604,6 +608,7 @@ def _assess_pair(
         ratio=medians.ratio,
         values=medians.values,
         ci=medians.ci,
+        ci_simultaneous=estimates.widen_to_family(medians, test.family, settings.level),
         ratio_max=maxima.ratio,
         values_max=maxima.values,
         ci_max=maxima.ci,

@@ -360,7 +360,37 @@ def _estimate_ratio(
     variance_of_session = sum(
         uncertainty.variance * level.sessions for uncertainty, level in zip(uncertainties, levels, strict=True)
     )
-    return RatioEstimate(exp(centre), values, (exp(low), exp(high)), sqrt(variance_of_session), draws, dependence)
+    return RatioEstimate(
+        ratio=exp(centre),
+        values=values,
+        ci=(exp(low), exp(high)),
+        spread=sqrt(variance_of_session),
+        draws=draws,
+        dependence=dependence,
+        degrees=spread.degrees,
+    )
+
+
+def widen_to_family(estimate: RatioEstimate, family: int, level: float) -> tuple[float, float] | None:
+    """Interval of a ratio that holds together with those of all pairs of a comparison (Bonferroni).
+
+    Student's quantile of 1 - level is replaced by that of (1 - level) / family; the asymmetry stays.
+
+    Args:
+        family: number of pairs with an interval, at least 1.
+        level: probability with which all intervals contain their ratios, for example 0.95.
+
+    Returns:
+        None for an estimate without an interval.
+    """
+    if estimate.ci is None or estimate.degrees is None:
+        return None
+    low, high = estimate.ci
+    quantile = float(scipy.special.stdtrit(estimate.degrees, (1 + level) / 2))
+    quantile_of_family = float(scipy.special.stdtrit(estimate.degrees, 1 - (1 - level) / (2 * family)))
+    factor = quantile_of_family / quantile
+    below, above = log(estimate.ratio / low), log(high / estimate.ratio)
+    return estimate.ratio * exp(-factor * below), estimate.ratio * exp(factor * above)
 
 
 def draw_pairs_together(

@@ -188,6 +188,7 @@ class RatioEstimate:
         spread: standard deviation of the log ratio of one session per side, or None.
         draws: log ratios of the bootstrap, shape (resamples,), or None.
         dependence: variance inflation of the sessions.
+        degrees: degrees of freedom of the standard error behind `ci`, or None without one.
     """
 
     ratio: float
@@ -196,6 +197,7 @@ class RatioEstimate:
     spread: float | None = None
     draws: Floats | None = None
     dependence: VarianceInflation = NO_INFLATION
+    degrees: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +211,7 @@ class PairComparison(Generic[CaseT_co]):
         values: value of each side; `ratio` is their quotient. With `paired`, not the median of all samples, but the
             geometric mean of the sessions' medians over the middle half of the sessions by ratio.
         ci: confidence interval of `ratio`, or None.
+        ci_simultaneous: wider interval of `ratio`; those of all pairs hold together at the same level.
         ratio_max, values_max, ci_max: the same for the typical best repetition per session.
         p, p_adjusted: p value of the rank test, before and after the correction for the number of pairs.
         paired: sessions were compared one by one, because both sides were measured in the same sessions.
@@ -229,6 +232,7 @@ class PairComparison(Generic[CaseT_co]):
     ratio: float | None
     values: tuple[float, float] | None = None
     ci: tuple[float, float] | None = None
+    ci_simultaneous: tuple[float, float] | None = None
     ratio_max: float | None = None
     values_max: tuple[float, float] | None = None
     ci_max: tuple[float, float] | None = None

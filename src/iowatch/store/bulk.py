@@ -357,9 +357,16 @@ def session_expectations(
 def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the node names of runs; runs without node names are omitted."""
     nodes_by_run: dict[int, tuple[str, ...]] = {}
-    for run_id, facts in read.run_facts(connection, run_ids, ("nodes",)).items():
-        if facts.nodes:
-            nodes_by_run[run_id] = facts.nodes
+    # Many runs share a list, which is checked once: a comparison of stacks reads the nodes of 10,000 runs.
+    names_of_list: dict[str, tuple[str, ...]] = {}
+    for chunk in read.in_chunks(run_ids):
+        statement = select(RunTable.id, RunTable.facts["nodes"]).where(RunTable.id.in_(chunk))
+        for run_id, recorded in connection.execute(statement):
+            key = repr(recorded)
+            if key not in names_of_list:
+                names_of_list[key] = RunFacts.from_document({} if recorded is None else {"nodes": recorded}).nodes
+            if names_of_list[key]:
+                nodes_by_run[run_id] = names_of_list[key]
     return nodes_by_run
 
 
@@ -475,6 +482,25 @@ def stack_uses(connection: Connection, system: str | None = None) -> list[StackU
     )
     uses = [StackUse(**row) for row in connection.execute(statement).mappings()]
     return sorted(uses, key=lambda use: use.first)
+
+
+def stack_session_starts(connection: Connection, system: str) -> dict[str, list[int]]:
+    """Return the starts (epoch s) of the sessions that ran each stack of a system, newest first, by its name."""
+    start = func.min(RunTable.started_at)
+    statement = (
+        select(StackTable.name, start)
+        .select_from(RunTable)
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .join(StackTable, StackTable.id == RunTable.stack_id)
+        .where(*_of_system(system))
+        .group_by(StackTable.name, RunTable.session_id)
+    )
+    starts: dict[str, list[int]] = {}
+    for name, first_run in connection.execute(statement):
+        starts.setdefault(name, []).append(first_run)
+    for times in starts.values():
+        times.sort(reverse=True)
+    return starts
 
 
 def stack_documents(connection: Connection) -> dict[str, tuple[str, dict[str, object]]]:

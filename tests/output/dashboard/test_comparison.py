@@ -39,15 +39,15 @@ def _event_page(site: Path) -> str:
 def test_every_pair_has_forest_plot_samples_and_series(franklin_site: Path) -> None:
     """Ratios with intervals, raw samples, and links to the series."""
     text = _event_page(franklin_site)
-    rows = re.findall(r"<tr><td.*?</tr>", text, re.DOTALL)
+    rows = re.findall(r"<tr[^>]*><td.*?</tr>", text, re.DOTALL)
     for row in rows:
-        (interval,) = re.findall(r'aria-label="ratio ([0-9.]+), interval ([0-9.]+) to ([0-9.]+)"', row)
+        (interval,) = re.findall(r'aria-label="ratio ([0-9.]+), interval ([0-9.]+) to ([0-9.]+)', row)
         ratio, low, high = map(float, interval)
         assert low <= ratio <= high
         decided = "state good" in row or "state bad" in row
-        assert ('class="ratio no"' not in row) is decided
+        assert ('class="ratio undecided"' not in row) is decided
         (counts,) = re.findall(r'aria-label="before: (\d+) samples [^;]*; after: (\d+) samples', row)
-        runs = re.findall(r'<td class="number">(\d+) \| (\d+)<', row)[0]
+        runs = re.findall(r'<td class="number"[^>]*>(\d+) \| (\d+)<', row)[0]
         assert all(int(n) >= int(of) for n, of in zip(counts, runs, strict=True))
         # With a difference, the number of runs needed to find one is not shown.
         assert "more per side" not in row or not decided

@@ -18,6 +18,7 @@ from iowatch.cli.common import (
     print_json,
     print_lines,
     print_message,
+    stdout_console,
 )
 from iowatch.core import format_time, settings
 from iowatch.demo.scenarios import (
@@ -96,6 +97,60 @@ def edison(db: Path | None, as_json: bool) -> int:
 def regress(db: Path | None, seed: int, as_json: bool) -> int:
     """Two simulated faults, a slower NetCDF and a striping reset: examples of regressions."""
     return _run_demo("regress", db, seed, as_json)
+
+
+# What a measurement on one node cannot show; the recorded one states it in its conditions.
+_LIMITS_OF_ONE_NODE = "the paper's limit was seen with many writers on Lustre, this is one node"
+
+
+@command.command(
+    "netcdf",
+    short_help="netCDF 4.3.3.1 against 4.4.0, measured or as recorded.",
+    epilog=examples("iowatch demo netcdf", "iowatch demo netcdf --recorded --json"),
+)
+@click.option("--recorded", is_flag=True, help="Show the recorded measurement; build and measure nothing.")
+@_database_option("netcdf")
+@_seed_option
+@json_option
+def netcdf(recorded: bool, db: Path | None, seed: int, as_json: bool) -> int:
+    """netCDF 4.3.3.1 against 4.4.0 on HDF5 1.8.16, the pair of Lawrence et al. 2017, with the paper's figures.
+
+    Where both stacks are installed, or Spack can get their sources (building takes an hour, once), they are measured
+    alternately on this machine; elsewhere a recorded measurement is shown. The first line states which of both.
+    """
+    # The report and the session need seconds of imports, which the other demonstrations do not.
+    from iowatch.demo import pinned_pair
+    from iowatch.output import pinned_pair as report
+    from iowatch.output.comparison import print_comparison
+
+    source = pinned_pair.find_source(recorded)
+    if source.missing:
+        print_message(f"building {' and '.join(source.missing)}: about an hour (--recorded: the recorded measurement)")
+        source = pinned_pair.build_missing(source)
+    path = db or settings.var_directory() / "demo-netcdf.db"
+    conditions = None if source.is_measured else pinned_pair.read_conditions()
+    if conditions is not None:
+        prepare_demo_path(path)
+    with History.open(str(path)) as history:
+        if conditions is None:
+            outcome = pinned_pair.measure_pair(history, seed)
+        else:
+            pinned_pair.record_measurement(history)
+            outcome = pinned_pair.compare_recorded(history)
+    published = pinned_pair.published_pair()
+    if as_json:
+        print_json({"database": str(path), **report.pair_document(source, conditions, outcome, published)})
+        return 0
+    print_lines(report.source_line(source, conditions))
+    limits = _LIMITS_OF_ONE_NODE
+    if conditions is not None:
+        print_lines(*report.condition_lines(conditions))
+        limits = conditions.limits
+    print_lines("")
+    print_comparison(outcome, stdout_console())
+    print_lines("", *report.published_lines(published, limits))
+    print_lines("", f"Next: iowatch dashboard build --db {path}")
+    return 0
 
 
 def _report_document(report: DailyReport) -> dict[str, Any]:

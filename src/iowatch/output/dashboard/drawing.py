@@ -528,16 +528,22 @@ def band_bar(gain: float, band: float | None, style_class: str, scale: AxisScale
     return svg_picture(scale.end + _MARGIN, _BAR_HEIGHT, description, elements, "picture bar")
 
 
-def forest_picture(ratio: float | None, interval: Interval, verdict: str, scale: AxisScale) -> Markup:
+def forest_picture(
+    ratio: float | None, interval: Interval, verdict: str, scale: AxisScale, simultaneous: Interval = None
+) -> Markup:
     """Draw one row: a line at 1, the interval as a bar, the ratio as a dot.
 
     Args:
         verdict: `faster` or `slower`; others are undecided and drawn hollow.
+        simultaneous: the interval that holds together with those of all rows, drawn as a thin line.
     """
     middle = _FOREST_HEIGHT / 2
     elements = [svg_line("grid one", scale(1), 0, scale(1), _FOREST_HEIGHT)]
     description = "no ratio"
     # What is beyond the axis is drawn at its end.
+    if simultaneous:
+        low, high = simultaneous
+        elements.append(svg_line("together", scale.limited(low), middle, scale.limited(high), middle))
     if interval:
         low, high = interval
         elements.append(svg_line(f"interval {verdict}", scale.limited(low), middle, scale.limited(high), middle))
@@ -546,6 +552,8 @@ def forest_picture(ratio: float | None, interval: Interval, verdict: str, scale:
         description = f"ratio {ratio:.3g}"
     if ratio and interval:
         description += f", interval {interval[0]:.3g} to {interval[1]:.3g}"
+    if ratio and simultaneous:
+        description += f", with all cases {simultaneous[0]:.3g} to {simultaneous[1]:.3g}"
     return svg_picture(_FOREST_WIDTH, _FOREST_HEIGHT, description, elements, "picture forest")
 
 

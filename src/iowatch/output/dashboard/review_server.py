@@ -25,8 +25,10 @@ from werkzeug.exceptions import InternalServerError
 from werkzeug.utils import safe_join
 
 from iowatch.core import IowatchError, UsageError
+from iowatch.output.dashboard.compare_service import CompareService
 from iowatch.output.dashboard.review import PageBuild, ReviewService
 from iowatch.output.dashboard.serve import (
+    COMPARE_PAGE,
     LOOPBACK_ADDRESSES,
     PROTECTING_HEADERS,
     TIMEOUT_S,
@@ -90,12 +92,14 @@ class ReviewAccess:
     Attributes:
         person: who has the key.
         key: secret of the address that the server prints; a browser keeps it as a cookie.
+        compare: computes comparisons on request; None serves the page of the site.
         token: secret that pages of this server start contain, and no page of another web site knows.
     """
 
     service: ReviewService
     person: str
     sign_on: SignOn | None = None
+    compare: CompareService | None = None
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
@@ -143,6 +147,9 @@ class _ReviewSite:
         """Send a file of the site; of a directory its first page."""
         if not name or name.endswith("/"):
             name += "index.html"
+        if name == COMPARE_PAGE and self._access.compare is not None:
+            answer = self._access.compare.answer(request.query_string.decode("ascii", "replace"))
+            return Response(answer.page, answer.status, mimetype="text/html", headers={"Cache-Control": "no-store"})
         if name.endswith(".html") and self._person() is not None:
             page = self._page_with_token(name)
             if page is not None:
@@ -326,10 +333,11 @@ def make_access(site: Path, options: ServeOptions) -> ReviewAccess:
     """
     History.existing(options.database).close()
     builds = PageBuild(site, options.database)
+    compare = CompareService(site, options.database)
     if options.user_header is None or options.origin is None:
-        return ReviewAccess(ReviewService(builds, options.database), current_author())
+        return ReviewAccess(ReviewService(builds, options.database), current_author(), compare=compare)
     sign_on = SignOn(options.user_header, options.origin, options.proxies or LOOPBACK_ADDRESSES)
-    return ReviewAccess(ReviewService(builds, options.database, commits_as_person=True), "", sign_on)
+    return ReviewAccess(ReviewService(builds, options.database, commits_as_person=True), "", sign_on, compare)
 
 
 def serve_review(site: Path, options: ServeOptions) -> None:

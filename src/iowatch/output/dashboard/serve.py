@@ -6,13 +6,20 @@ import logging
 import socket
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from iowatch.core import InputError, MachineError, UsageError
+from iowatch.core import InputError, IowatchError, MachineError, UsageError
+
+if TYPE_CHECKING:
+    from iowatch.output.dashboard.compare_service import CompareService
 
 _LOG = logging.getLogger(__name__)
+# The page that is computed on request where the history can be read.
+COMPARE_PAGE = "compare.html"
 # Seconds without data from a client.
 TIMEOUT_S = 30
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
@@ -58,9 +65,36 @@ class ServeOptions:
 
 
 class _SiteHandler(SimpleHTTPRequestHandler):
-    """Files of the site; no listing of directories."""
+    """Files of the site, and comparisons on request; no listing of directories.
+
+    Attributes:
+        compare: computes comparisons; None serves the file of the site.
+    """
 
     timeout = TIMEOUT_S
+
+    def __init__(self, *arguments: Any, compare: CompareService | None = None, **names: Any) -> None:
+        self.compare = compare
+        super().__init__(*arguments, **names)  # answers the request
+
+    def do_GET(self) -> None:
+        """Answer the address of the lists with a page that was computed now, others with files."""
+        address = urlsplit(self.path)
+        if self.compare is None or address.path != f"/{COMPARE_PAGE}":
+            super().do_GET()
+            return
+        try:
+            answer = self.compare.answer(address.query)
+            status, content, kind = answer.status, answer.page, "text/html"
+        except IowatchError as error:
+            status, content, kind = HTTPStatus.SERVICE_UNAVAILABLE, str(error), "text/plain"
+        body = content.encode("utf-8", "replace")
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
 
     def list_directory(self, path: Any) -> None:
         """Refuse, because pages link to everything that there is to see."""
@@ -97,12 +131,15 @@ def page_address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def make_server(site: Path, port: int, bind: str = LOOPBACK_ADDRESSES[0]) -> ThreadingHTTPServer:
+def make_server(
+    site: Path, port: int, bind: str = LOOPBACK_ADDRESSES[0], compare: CompareService | None = None
+) -> ThreadingHTTPServer:
     """Create the server of a built site for reading, which the caller starts.
 
     Args:
         port: 0 is any free one.
         bind: address to listen on.
+        compare: computes comparisons on request; None serves the site as it is.
 
     Raises:
         InputError: there is no built site.
@@ -114,7 +151,7 @@ def make_server(site: Path, port: int, bind: str = LOOPBACK_ADDRESSES[0]) -> Thr
         address_family = address_family(bind)
 
     try:
-        return Server((bind, port), partial(_SiteHandler, directory=str(site)))
+        return Server((bind, port), partial(_SiteHandler, directory=str(site), compare=compare))
     except OSError as error:
         raise listen_error(port, error) from error
 
@@ -126,7 +163,12 @@ def serve_dashboard(site: Path, options: ServeOptions) -> None:
         InputError: there is no built site.
         MachineError: the address or port is not available.
     """
-    with make_server(site, options.port, options.bind) as server:
+    require_site(site)
+    # A second of imports, which a missing site does not need.
+    from iowatch.output.dashboard.compare_service import find_compare_service
+
+    compare = find_compare_service(site, options.database)
+    with make_server(site, options.port, options.bind, compare) as server:
         _LOG.info("%s (Ctrl-C ends)", page_address(options.bind, server.server_port))
         try:
             server.serve_forever()

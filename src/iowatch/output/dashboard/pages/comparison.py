@@ -1,18 +1,31 @@
-"""One page per comparison: from `dashboards/comparisons.yaml`, of stacks, A/B runs, and before and after an event."""
+"""One page per comparison: all pairs of stacks of a system, A/B runs, before and after an event, `comparisons.yaml`."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, combinations
 from typing import Any
 
 from markupsafe import Markup
 
-from iowatch.comparison import ComparisonOptions, Outcome, SideEntry, SideSpec, compare_sides, parse_side
+from iowatch.comparison import (
+    ComparisonOptions,
+    GatheredSides,
+    Outcome,
+    SideEntries,
+    SideEntry,
+    SideSpec,
+    compare_gathered_sides,
+    compare_sides,
+    gather_entries,
+    parse_side,
+    session_labels,
+)
 from iowatch.core import Case, IowatchError, local_day, settings, yamlfile
 from iowatch.findings import Finding, short_case_names
 from iowatch.output.comparison import (
@@ -28,14 +41,25 @@ from iowatch.output.comparison import (
     trace_comparison_lines,
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
+from iowatch.output.dashboard.data import SeriesEntry
+from iowatch.output.dashboard.side_lists import stack_side
 from iowatch.reference import Event
 from iowatch.site import system_zone
 from iowatch.statistics import ComparisonSettings, Pair, SideSamples
+from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter, SeriesRow, bulk
 
-# Stacks, findings with events and A/B runs of a system that are compared: the newest.
-_MAX_STACKS = 3
+# Stacks of a system of which every pair has a page, the most recently used: 28 pairs. Twice as many stacks are 120
+# pairs, which take four times as long; the page names the stacks that are left out.
+MAX_STACKS = 8
+# Of these, the stacks whose pairs are in the index; a table has the others.
+_INDEXED_STACKS = 3
+# Newest sessions of each stack that a page compares: two months of nights. Twice as many take 1.7 times as long.
+PAGE_SESSIONS = 60
+# Findings with events and A/B runs of a system that are compared: the newest.
 _MAX_EVENTS = 3
 _MAX_AB_COMPARISONS = 3
+# Up to so many cases every sample is drawn, which takes 4 KB per case.
+_MAX_DRAWN_CASES = 50
 # Days before and after an event that are compared.
 _EVENT_DAYS = 28
 # An event within this time of a finding is near it.
@@ -61,15 +85,22 @@ def publish_comparison_pages(site: SiteBuild) -> None:
     """Write `comparison/<digest>.html` for each comparison, and `comparisons.html`, which links to them."""
     # Of two requests for the same sides the later one, whose title a person may have chosen.
     request_of_page = {request.page: request for request in _comparison_requests(site)}
-    page_of_series = _pages_of_series(site)
+    page_of_series = pages_of_series(site.catalogue.by_id.values())
     rows: list[IndexRow] = []
     for request in request_of_page.values():
-        values = _comparison_values(site, request, page_of_series)
+        values = comparison_values(site.history, request, page_of_series)
         site.write_page(request.page, "comparison.html", **values)
         rows.append(_make_index_row(request, values))
+    # Pairs of stacks have their results read once per system.
+    crossings: list[StackCrossings] = []
+    for machine in site.catalogue.machines:
+        system_crossings = site.compute_once("pairs of stacks", machine, partial(write_stack_pairs, site, machine))
+        rows += system_crossings.indexed_rows()
+        if len(system_crossings.stacks) > 2:
+            crossings.append(system_crossings)
     # Results of this site before those of papers.
     rows.sort(key=lambda row: (row.request.left.kind == "published", _VERDICTS.index(row.verdict)))
-    site.write_page("comparisons.html", "comparisons.html", rows=rows)
+    site.write_page("comparisons.html", "comparisons.html", rows=rows, crossings=crossings, page_sessions=PAGE_SESSIONS)
 
 
 PAGE = Page("comparisons.html", "Comparisons", 5, publish_comparison_pages)
@@ -88,6 +119,7 @@ class IndexRow:
         printed: whether it rests on printed figures only, whose sessions are not known.
         counts: number of cases by verdict, without zeros.
         sentence: the outcome, or the reason why there is none.
+        ratio_text: all cases together; a dash without a ratio.
     """
 
     request: ComparisonRequest
@@ -95,10 +127,11 @@ class IndexRow:
     counts: Sequence[tuple[str, int]]
     sentence: str
     printed: bool = False
+    ratio_text: str = "–"
 
 
 @dataclass(frozen=True)
-class _SeriesKey:
+class SeriesKey:
     """What identifies a series in the entries of a comparison."""
 
     system: str
@@ -108,13 +141,17 @@ class _SeriesKey:
     metric: str
 
 
-def _pages_of_series(site: SiteBuild) -> dict[_SeriesKey, str]:
-    """Paths of the pages of all series."""
-    pages: dict[_SeriesKey, str] = {}
-    for series in site.catalogue.by_id.values():
-        row = series.row
-        pages[_SeriesKey(row.system, row.partition, row.stack, row.case.key, row.metric)] = series.page
-    return pages
+SeriesPages = Mapping[SeriesKey, str]
+
+
+def pages_of_series(series: Iterable[SeriesEntry]) -> SeriesPages:
+    """Paths of the pages of series."""
+    return {series_key(entry.row): entry.page for entry in series}
+
+
+def series_key(row: SeriesRow) -> SeriesKey:
+    """What identifies a series in the entries of a comparison."""
+    return SeriesKey(row.system, row.partition, row.stack, row.case.key, row.metric)
 
 
 def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> IndexRow:
@@ -125,13 +162,13 @@ def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> In
     sentence = values["lines"][0].partition(" By case: ")[0]
     verdict = next(name for name in _VERDICTS if overall["verdict"].startswith(name))
     counts = [(name, count) for name, count in overall["counts"].items() if count]
-    return IndexRow(request, verdict, counts, sentence, printed=overall["basis"] == "cases")
+    ratio_text = format_ratio(overall["ratio"])
+    return IndexRow(request, verdict, counts, sentence, overall["basis"] == "cases", ratio_text)
 
 
 def _comparison_requests(site: SiteBuild) -> Iterator[ComparisonRequest]:
     for machine in site.catalogue.machines:
         yield from _requests_around_findings(machine)
-        yield from _requests_between_stacks(machine)
         yield from _requests_of_ab_runs(machine)
     yield from _requests_from_list()
 
@@ -166,21 +203,90 @@ def _nearest_event(machine: SystemEntry, finding: Finding) -> Event | None:
     )
 
 
-def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest]:
-    """Pairs of the newest stacks of a system that ran the same cases."""
-    cases_of_stack: dict[str, set[str]] = defaultdict(set)
-    for series in machine.watched:
-        cases_of_stack[series.row.stack].add(series.row.case.key)
+def newest_stacks(machine: SystemEntry) -> list[str]:
+    """Names of the stacks of a system with monitored series, the most recently used first."""
     last_use: dict[str, int] = {}
     for use in machine.stacks:
         last_use[use.name] = max(use.last, last_use.get(use.name, 0))
-    newest_first = sorted(cases_of_stack, key=lambda name: (-last_use.get(name, 0), name))
-    for right, left in combinations(newest_first[:_MAX_STACKS], 2):
-        if cases_of_stack[left].isdisjoint(cases_of_stack[right]):
-            continue
-        left_side = SideSpec(f"stack:{left}", "stack", left, {"system": machine.name})
-        right_side = SideSpec(f"stack:{right}", "stack", right, {"system": machine.name})
-        yield ComparisonRequest(f"{machine.name}: {left} against {right}", left_side, right_side)
+    names = {series.row.stack for series in machine.watched}
+    return sorted(names, key=lambda name: (-last_use.get(name, 0), name))
+
+
+@dataclass(frozen=True)
+class StackCrossings:
+    """The pairs of stacks of a system: rows of the table are the earlier ones, columns the later ones.
+
+    Attributes:
+        stacks: compared with each other, the most recently used first.
+        left_out: further stacks, which are not compared.
+        rows: by left and right stack; absent for stacks without a common case.
+    """
+
+    system: str
+    stacks: tuple[str, ...]
+    left_out: tuple[str, ...]
+    rows: Mapping[tuple[str, str], IndexRow]
+
+    def indexed_rows(self) -> list[IndexRow]:
+        """Those of the newest stacks, for the index."""
+        newest = self.stacks[:_INDEXED_STACKS]
+        return [row for (left, right), row in self.rows.items() if left in newest and right in newest]
+
+    def lacks_text(self) -> str:
+        """What is not compared, in one sentence; empty if all pairs are."""
+        if not self.left_out:
+            return ""
+        names = ", ".join(self.left_out)
+        compared = f"Only the {len(self.stacks)} most recently used of {len(self.stacks) + len(self.left_out)} stacks"
+        return f"{compared} are compared; not {names}. iowatch dashboard serve compares any two."
+
+
+def write_stack_pairs(site: SiteBuild, machine: SystemEntry) -> StackCrossings:
+    """Write the page of every pair of the newest stacks of a system that ran the same cases."""
+    names = newest_stacks(machine)
+    stacks, left_out = names[:MAX_STACKS], names[MAX_STACKS:]
+    cases_of_stack: dict[str, set[str]] = defaultdict(set)
+    for series in machine.watched:
+        cases_of_stack[series.row.stack].add(series.row.case.key)
+    # The earlier stack is the left side: the verdict is about the later one.
+    pairs: list[tuple[str, str]] = []
+    for right, left in combinations(stacks, 2):
+        if not cases_of_stack[left].isdisjoint(cases_of_stack[right]):
+            pairs.append((left, right))
+    rows: dict[tuple[str, str], IndexRow] = {}
+    if pairs:
+        entries_of_stack = read_stack_entries(site.history, machine.name, stacks)
+        page_of_series = pages_of_series(machine.series)
+        for left, right in pairs:
+            request = _stack_request(machine.name, left, right)
+            gathered = GatheredSides(entries_of_stack[left], entries_of_stack[right])
+            values = comparison_values(site.history, request, page_of_series, gathered)
+            site.write_page(request.page, "comparison.html", **values)
+            rows[left, right] = _make_index_row(request, values)
+    return StackCrossings(machine.name, tuple(stacks), tuple(left_out), rows)
+
+
+def _stack_request(system: str, left: str, right: str) -> ComparisonRequest:
+    left_side, right_side = (
+        SideSpec(stack_side(stack, system), "stack", stack, {"system": system}) for stack in (left, right)
+    )
+    return ComparisonRequest(f"{system}: {left} against {right}", left_side, right_side)
+
+
+def read_stack_entries(history: History, system: str, stacks: Sequence[str]) -> dict[str, SideEntries]:
+    """Results of the newest `PAGE_SESSIONS` sessions of each stack, as sides of comparisons."""
+    with history.reading() as connection:
+        starts = bulk.stack_session_starts(connection, system)
+    rows_of_stack: dict[str, list[ResultRow]] = {}
+    for stack in stacks:
+        # A stack of a series without a run in the history has no results either.
+        newest_starts = starts.get(stack, [])[:PAGE_SESSIONS]
+        if newest_starts:
+            series = SeriesFilter(system=system, stack=stack)
+            rows_of_stack[stack] = list(history.results(ResultFilter(series, since=newest_starts[-1])))
+    # A session that is split by days is split alike on all sides.
+    labels = session_labels(chain.from_iterable(rows_of_stack.values()))
+    return {stack: gather_entries(rows_of_stack.get(stack, ()), labels) for stack in stacks}
 
 
 def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
@@ -227,13 +333,20 @@ def _requests_from_list() -> Iterator[ComparisonRequest]:
         yield ComparisonRequest(listed.title or f"{left.text} against {right.text}", left, right)
 
 
-def _comparison_values(
-    site: SiteBuild, request: ComparisonRequest, page_of_series: Mapping[_SeriesKey, str]
+def comparison_values(
+    history: History, request: ComparisonRequest, page_of_series: SeriesPages, gathered: GatheredSides | None = None
 ) -> dict[str, Any]:
-    """Values of the template; `fault` is why there is no comparison."""
-    options = ComparisonOptions(days=_EVENT_DAYS)
+    """Values of the template `comparison_body.html`; `fault` is why there is no comparison.
+
+    Args:
+        gathered: entries of both sides, if they have been read.
+    """
+    options = ComparisonOptions(days=_EVENT_DAYS, last=PAGE_SESSIONS)
     try:
-        outcome = compare_sides(request.left, request.right, lambda: site.history, options)
+        if gathered is None:
+            outcome = compare_sides(request.left, request.right, lambda: history, options)
+        else:
+            outcome = compare_gathered_sides(request.left, request.right, gathered, lambda: history, options)
     except IowatchError as error:
         fault = str(error)
         if "side" in request.left.filters:
@@ -241,7 +354,7 @@ def _comparison_values(
         return {"request": request, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
     document = comparison_document(outcome)
     # All intervals have one axis, so that they can be compared.
-    scale = drawing.forest_scale((pair["ratio"], pair["ci"]) for pair in document["pairs"])
+    scale = drawing.forest_scale((pair["ratio"], pair["ci_simultaneous"] or pair["ci"]) for pair in document["pairs"])
     pairs = sorted(_pair_rows(page_of_series, outcome, document["pairs"], scale), key=_importance_key)
     return {
         "request": request,
@@ -273,13 +386,11 @@ def _unpaired_counts(outcome: Outcome, document: Mapping[str, Any]) -> list[tupl
 
 
 def _pair_rows(
-    page_of_series: Mapping[_SeriesKey, str],
-    outcome: Outcome,
-    documents: Sequence[Mapping[str, Any]],
-    scale: drawing.AxisScale,
+    page_of_series: SeriesPages, outcome: Outcome, documents: Sequence[Mapping[str, Any]], scale: drawing.AxisScale
 ) -> Iterator[dict[str, Any]]:
     """Pairs with their pictures and the pages of the series of both sides."""
     names = short_case_names([document["case"] for document in documents])
+    is_drawn = len(documents) <= _MAX_DRAWN_CASES
     matched = outcome.matched
     rows = zip(names, documents, outcome.compared, matched.pairs, matched.entries, strict=True)
     for name, document, comparison, pair, entries in rows:
@@ -289,23 +400,32 @@ def _pair_rows(
             # Sides from files and published tables have no series page.
             if page is not None:
                 series_pages.append((side, page))
-        verdict = str(document["verdict"]).split()[0]
+        simultaneous = comparison.ci_simultaneous if len(documents) > 1 else None
         yield {
             **document,
             "name": name,
             "unit_text": f"{document['unit']} ({comparison.basis})",
             "ratio_text": format_ratio(comparison.ratio),
             "interval_text": format_interval(comparison.ci) if comparison.ci else "",
+            "simultaneous_text": format_interval(simultaneous) if simultaneous else "",
+            "verdict_kind": comparison.verdict,
             "more": format_more_runs(comparison),
             "pages": series_pages,
-            "forest": drawing.forest_picture(document["ratio"], document["ci"], verdict, scale),
-            "samples": _samples_picture(pair, outcome.names),
+            "forest": drawing.forest_picture(
+                comparison.ratio, comparison.ci, _style_of_verdict(comparison.verdict), scale, simultaneous
+            ),
+            "samples": _samples_picture(pair, outcome.names) if is_drawn else None,
         }
 
 
-def _entry_key(entry: SideEntry) -> _SeriesKey:
+def _style_of_verdict(verdict: str) -> str:
+    """Style class of a row of the forest plot; others than a difference are hollow."""
+    return verdict if verdict in ("faster", "slower") else "undecided"
+
+
+def _entry_key(entry: SideEntry) -> SeriesKey:
     axes = entry.axes
-    return _SeriesKey(
+    return SeriesKey(
         system=axes.get("system", ""),
         partition=axes.get("partition", ""),
         stack=axes.get("stack", ""),

@@ -1,0 +1,92 @@
+"""What the lists of `compare.html` offer: stacks, months and events of each system, systems, and recent periods."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from iowatch.core import local_day
+from iowatch.reference import Event
+from iowatch.site import system_zone
+
+# Months of a system in a list, the newest; a year. Twice as many would be a list that nobody reads to its end.
+_MAX_MONTHS = 12
+_MAX_EVENTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SideOption:
+    """An entry of a list: the side as `iowatch compare` takes it, and how the list shows it."""
+
+    text: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class SideGroup:
+    """Entries of a list below a heading."""
+
+    label: str
+    options: tuple[SideOption, ...]
+
+
+@dataclass(frozen=True)
+class ListedSystem:
+    """What the lists need of a system.
+
+    Attributes:
+        stacks: names, the most recently used first.
+        starts: of its sessions, epoch seconds.
+    """
+
+    name: str
+    stacks: tuple[str, ...]
+    starts: tuple[int, ...]
+    events: tuple[Event, ...] = ()
+
+
+def stack_side(stack: str, system: str) -> str:
+    """The side of a stack of one system, as `iowatch compare` takes it."""
+    return f"stack:{stack},system={system}"
+
+
+def side_groups(systems: Sequence[ListedSystem]) -> list[SideGroup]:
+    """Groups of the lists: the systems, then stacks, months and events of each of them; empty groups are left out."""
+    groups: list[SideGroup] = []
+    if len(systems) > 1:
+        names = [SideOption(f"system:{system.name}", system.name) for system in systems]
+        groups.append(SideGroup("systems", tuple(names)))
+    for system in systems:
+        # A closed list shows its entry without the heading.
+        suffix = f" on {system.name}" if len(systems) > 1 else ""
+        stacks = [SideOption(stack_side(stack, system.name), f"{stack}{suffix}") for stack in system.stacks]
+        groups.append(SideGroup(f"stacks of {system.name}", tuple(stacks)))
+        groups.append(SideGroup(f"months of {system.name}", tuple(_months(system, suffix))))
+        groups.append(SideGroup(f"events of {system.name} (choose one on both sides)", tuple(_events(system))))
+    return [group for group in groups if group.options]
+
+
+def _months(system: ListedSystem, suffix: str) -> Iterator[SideOption]:
+    """The newest months with sessions, in the zone of the system."""
+    zone = system_zone(system.name)
+    first_days = {local_day(start, zone).replace(day=1) for start in system.starts}
+    for first_day in sorted(first_days, reverse=True)[:_MAX_MONTHS]:
+        # The day before the first of the next month.
+        next_month = (first_day + dt.timedelta(days=31)).replace(day=1)
+        last_day = next_month - dt.timedelta(days=1)
+        yield SideOption(f"since:{first_day}..{last_day},system={system.name}", f"{first_day:%Y-%m}{suffix}")
+
+
+def _events(system: ListedSystem) -> Iterator[SideOption]:
+    """The newest events: the same one on both sides is compared before and after."""
+    newest_first = sorted(system.events, key=lambda event: event.start, reverse=True)
+    dates = [event.date for event in newest_first]
+    for event in newest_first[:_MAX_EVENTS]:
+        name = f"{system.name}/{event.date}"
+        # Several events of a day are distinguished by their title; a comma would begin a filter.
+        if dates.count(event.date) > 1:
+            if "," in event.title:
+                continue
+            name += f"/{event.title}"
+        yield SideOption(f"event:{name}", f"{event.date}: {event.title}")

@@ -72,7 +72,7 @@ def assess_alarm_cost(history: History, system: str) -> AlarmCost:
     sessions = history.sessions(system)
     since = _recorded_since(sessions, findings)
     days = 0.0 if since is None else (newest_s - since) / DAY_S
-    shares = _SeriesShares(rows)
+    shares = SeriesShares(rows)
     number: Counter[str] = Counter()
     events: list[AlarmEvent] = []
     for finding in findings:
@@ -171,7 +171,7 @@ def _has_its_mornings(finding: Finding, sessions: Sequence[SessionRow]) -> bool:
     return 2 * updated >= len(between)
 
 
-class _SeriesShares:
+class SeriesShares:
     """The share of each series in the performance of its file system: all series of one count alike."""
 
     def __init__(self, rows: Sequence[SeriesRow]) -> None:

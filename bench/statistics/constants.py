@@ -456,7 +456,7 @@ def score_findings() -> dict[str, float]:
     from iowatch.store import History
 
     figures: dict[str, float] = dict.fromkeys(
-        ("findings", "members", "dates", "sizes", "open", "resolved", "explained"), 0.0
+        ("findings", "members", "dates", "sizes", "open", "resolved", "compared"), 0.0
     )
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "history.db"
@@ -469,7 +469,7 @@ def score_findings() -> dict[str, float]:
                 figures["sizes"] += finding.size
                 figures["open"] += finding.state == "open"
                 figures["resolved"] += finding.resolution is not None
-                figures["explained"] += finding.explanation.changed + 0.001 * finding.explanation.unchanged
+                figures["compared"] += len(finding.compared)
     return figures
 
 
@@ -517,7 +517,10 @@ def score_tables(
     for table in tables:
         try:
             figures = TABLES[table]()
-        except Exception as error:  # whatever a nonsensical constant causes is its effect
+        except Exception as error:
+            # Whatever a nonsensical constant causes is its effect; without one it is a fault of this script.
+            if constant is None and not base:
+                raise
             return {table: {f"error: {type(error).__name__}": 1.0}}
         scores[table] = {figure: round(float(value or 0), 4) for figure, value in figures.items()}
         if table in base and scores[table] != base[table]:
@@ -559,9 +562,21 @@ def run(path: Path, pattern: str, seconds: float) -> None:
                     pool.apply(record_year, (YEAR,))
             for table in tables:
                 if f"as it is {table}" not in results:
-                    append(path, f"as it is {table}", run_trial(path, [table]))
+                    append(path, f"as it is {table}", score_as_it_is(path, table))
             append(path, name, run_trial(path, tables, constant, factor))
     print("complete")
+
+
+def score_as_it_is(path: Path, table: str) -> dict[str, dict[str, float]]:
+    """Scores of the code as it is.
+
+    Raises:
+        SystemExit: the table cannot be scored.
+    """
+    scores = run_trial(path, [table])
+    if any(figure.startswith("error") for figure in scores[table]):
+        raise SystemExit(f"{table}: {', '.join(scores[table])}; `score {table}` shows where")
+    return scores
 
 
 def append(path: Path, name: str, scores: Mapping[str, Any]) -> None:

@@ -5,6 +5,8 @@
     python bench/statistics/kernel_cpd.py online [METHOD…] [--every 4]
         of a part of the series that are assessed at every prefix
     python bench/statistics/kernel_cpd.py staircases [METHOD…] [--series 4]
+    python bench/statistics/kernel_cpd.py histories [METHOD…] --files FILE…
+        public histories, as of staircases.py
     python bench/statistics/kernel_cpd.py time [METHOD…]
 
 METHOD: ours, kernel, kernel:PENALTY, union or union:PENALTY. KernelCPD (Gaussian kernel, width by the median
@@ -194,10 +196,11 @@ def print_time(methods: Sequence[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["series", "online", "staircases", "time"])
+    parser.add_argument("mode", choices=["series", "online", "staircases", "histories", "time"])
     parser.add_argument("methods", nargs="*", default=["ours", "kernel", "union"])
     parser.add_argument("--every", type=int, default=4)
     parser.add_argument("--series", type=int, default=4)
+    parser.add_argument("--files", nargs="*", type=Path, default=[])
     options = parser.parse_args()
     if options.mode == "series":
         print_series(options.methods)
@@ -205,6 +208,11 @@ def main() -> None:
         print_online(options.methods, options.every)
     elif options.mode == "staircases":
         print_staircases(options.methods, options.series)
+    elif options.mode == "histories":
+        for method in options.methods:
+            use(method)
+            print(method)
+            staircases.print_histories(options.files, False)
     else:
         print_time(options.methods)
 

@@ -277,13 +277,13 @@ def score_steps() -> dict[str, float]:
     import numpy as np
     import staircases
 
-    found = steps = 0.0
+    hits = steps = 0.0
     for shape in staircases.SHAPES:
         for length in (4, 5, 8, 13):
             for size in (4.0, 6.0, 12.0):
-                found += float(staircases.found_staircases(shape, length, size, 1))
+                hits += float(staircases.found_staircases(shape, length, size, 1))
                 steps += 1
-    figures = {"staircases": found / steps}
+    figures = {"staircases": hits / steps}
     ends = [float(staircases.found_doublings(lengths, 0.03, 5)) for lengths in ((4, 40), (40, 4), (40, 7))]
     figures["short ends"] = sum(ends)
     rng = np.random.default_rng(68)
@@ -314,7 +314,7 @@ def score_panels() -> dict[str, float]:
     for number, name in enumerate(sorted(truth)[: 5 * 4 : 4]):
         panel = json.loads((folder / "panels" / f"{name}.json").read_text())
         first_night = truth[name].get("first_night") or 0
-        known: list[tuple[int, Any]] = []
+        reported: list[tuple[int, Any]] = []
         mornings = panel["mornings"]
         for moment in [mornings[position] for position in (3, 4, 6, 10) if position < len(mornings)]:
             series = []
@@ -323,12 +323,12 @@ def score_panels() -> dict[str, float]:
                 times, values = np.array([time for time, _ in points]), np.array([value for _, value in points])
                 series.append(PanelSeries(times, np.log(values), observed["case"]))
             # Every other system has had events, so that they correct the base rate.
-            report = assess_panel(series, known, 3 * (number % 2), number % 2, vocabulary=CASE_PARAMETERS)
-            known = []
+            report = assess_panel(series, reported, 3 * (number % 2), number % 2, vocabulary=CASE_PARAMETERS)
+            reported = []
             figures["unusual"] += len(report.unusual)
             figures["measured"] += report.measured
             for event in report.events:
-                known += [(event.first_after, group.direction) for group in event.groups]
+                reported += [(event.first_after, group.direction) for group in event.groups]
                 is_planted = abs(event.first_after - first_night) <= 2.5 * 86400
                 figures["reported" if is_planted else "false"] += 1
                 figures["open"] += event.is_open

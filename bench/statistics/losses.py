@@ -269,8 +269,14 @@ def _print_year(name: str, judged: Sequence[tuple[Message, bool]], red: int, mor
     print(f"{name}: {mornings} mornings, {red} with exit code 1, {len(judged)} messages, {over} of them over at once")
 
 
-def replay(whole: History, history: History) -> tuple[list[Message], int, int]:
-    """Record every session of `whole` in `history`, with an update each day: messages, red mornings, mornings."""
+def replay(
+    whole: History, history: History, see_morning: Callable[[Sequence[Finding], int], None] | None = None
+) -> tuple[list[Message], int, int]:
+    """Record every session of `whole` in `history`, with an update each day: messages, red mornings, mornings.
+
+    Args:
+        see_morning: called after each update with all findings, and epoch seconds of the start of the newest session.
+    """
     messages: list[Message] = []
     needed: set[str] = set()
     red = mornings = 0
@@ -282,6 +288,8 @@ def replay(whole: History, history: History) -> tuple[list[Message], int, int]:
             history.record_runs(session.uuid, [_copy_run(whole, run.id) for run in whole.runs(session.uuid)])
             last = session.started_at
         findings = update_findings(history, SYSTEM, datetime.fromtimestamp(last + DAY_S, UTC))
+        if see_morning is not None:
+            see_morning(findings, last)
         mornings += 1
         red += any(finding.needs_action for finding in findings)
         for finding in findings:

@@ -29,11 +29,16 @@ Floats = NDArray[np.float64]
 
 # A detector dates a step to within some observations; changes within this time are one event.
 _NEIGHBOURHOOD_S = 3 * DAY_S
-# Runs of one session start within this time of each other.
-_SESSION_S = DAY_S // 2
-# Minimum distance of two events, and minimum share of the series of each that are on its side of the rule. Smaller
-# differences may be due to the uncertainty of dates in noise.
-_SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
+SESSION_S = DAY_S // 2
+"""Runs of one session start within this time of each other, so that two events are farther apart."""
+
+NEAR_DATE_S = 4 * DAY_S
+"""Dates of one change that several methods found differ by at most this time (the detector of single series, the newest
+sessions together, the control chart, patterns)."""
+
+# Minimum share of the series of each of two events that are on its side of the rule. Smaller differences may be due to
+# the uncertainty of dates in noise.
+_MIN_RULE_QUALITY = 0.9
 # A later change of so many times the size (of the logarithm) is an event of its own: ×0.003 beside ×0.3 is, ×0.3 beside
 # ×0.5 is not. With twice as much, a series that falls to ×0.003 beside one at ×0.3 has the date of the other.
 _MUCH_LARGER = 3.0
@@ -120,7 +125,7 @@ class ChangeGroup:
     @property
     def boundary(self) -> int:
         """Time that separates the observations before and after the event, for series that are not in the group."""
-        return self.first_after - _HALF_DAY_S // 2
+        return self.first_after - SESSION_S // 2
 
     @property
     def series_ids(self) -> frozenset[int]:
@@ -133,7 +138,7 @@ def is_event_of_its_own(change: SeriesChange, group: ChangeGroup) -> bool:
 
     Its series was measured after the event before it changed, and changed by far more than the others of the group.
     """
-    if change.last_before < group.first_after - _SESSION_S:
+    if change.last_before < group.first_after - SESSION_S:
         return False
     others = [other for other in group.changes if other.direction == change.direction]
     sizes = [abs(other.log_gain) for other in others if other.row.id != change.row.id]
@@ -212,8 +217,8 @@ def _without_other_sizes(group: ChangeGroup) -> ChangeGroup:
 
 def _is_on_date(change: SeriesChange, date: int) -> bool:
     """Whether a change was first measured in the session of a date (epoch s), or its series was not measured then."""
-    was_not_measured = _distance_s(change, date) == 0 and change.last_before < date - _SESSION_S
-    return was_not_measured or abs(change.first_after - date) <= _SESSION_S
+    was_not_measured = _distance_s(change, date) == 0 and change.last_before < date - SESSION_S
+    return was_not_measured or abs(change.first_after - date) <= SESSION_S
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
@@ -223,7 +228,7 @@ def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
     """
     late_changes: list[SeriesChange] = []
     for change in group.changes:
-        if _distance_s(change, group.first_after) > _SEPARATE_EVENTS_S:
+        if _distance_s(change, group.first_after) > SESSION_S:
             late_changes.append(change)
     if not late_changes:
         return group
@@ -289,15 +294,15 @@ def _score_dates(changes: Sequence[SeriesChange]) -> _DateScores:
         return np.asarray(totals[np.searchsorted(starts[order], dates)])
 
     # Intervals that began before a date, less those that ended before it, contain the date.
-    ended = weight_before(first_after + _SESSION_S)
+    ended = weight_before(first_after + SESSION_S)
     agreement = weight_before(last_before) - ended
-    measured = weight_before(first_after - _SESSION_S) - ended
+    measured = weight_before(first_after - SESSION_S) - ended
     return _DateScores(dates, np.round(agreement, 9), np.round(measured, 9))
 
 
 def _distance_s(change: SeriesChange, date: int) -> int:
     """Seconds from `date` to the gap between runs in which a change happened; 0 inside the gap."""
-    return max(0, change.last_before - date + 1, date - change.first_after - _SESSION_S)
+    return max(0, change.last_before - date + 1, date - change.first_after - SESSION_S)
 
 
 def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
@@ -309,7 +314,7 @@ def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
     kept: list[SeriesChange] = []
     for change in near:
         is_certain = not change.change.suspected
-        is_near = _distance_s(change, date) <= _SEPARATE_EVENTS_S
+        is_near = _distance_s(change, date) <= SESSION_S
         if is_certain or (is_near and not _is_small(change, confirmed)):
             kept.append(change)
     return kept
@@ -328,7 +333,6 @@ def _is_small(suspicion: SeriesChange, confirmed: Sequence[SeriesChange]) -> boo
 
 # Levels of unchanged series are medians of at most this many observations on each side.
 _MAX_OBSERVATIONS = 30
-_HALF_DAY_S = DAY_S // 2
 # A series whose level differs in the same direction by this share of the size of the event is not called unchanged,
 # even without a detected change: noise may hide a change, or the series is too short to be assessed.
 _UNCERTAIN_SHARE = 0.5
@@ -368,7 +372,7 @@ def compare_around_date(
     # A series that changed by so much (of the logarithm) in the direction of a group may have changed with it.
     uncertain_gain = _uncertain_size(group, "up")
     uncertain_loss = _uncertain_size(group, "down")
-    start, end = group.last_before - _HALF_DAY_S, group.first_after + _HALF_DAY_S
+    start, end = group.last_before - SESSION_S, group.first_after + SESSION_S
     unchanged: list[SeriesResponse] = []
     without_data = 0
     changed_otherwise = 0
@@ -527,7 +531,7 @@ def _count_shared(group: ChangeGroup, finding: Finding) -> int:
         member = members.get((change.row.id, change.direction))
         if member is None:
             continue
-        is_later = change.first_after - member.first_after > _SESSION_S
+        is_later = change.first_after - member.first_after > SESSION_S
         is_larger = abs(change.log_gain) >= _MUCH_LARGER * abs(math.log(member.gain))
         if not (group.is_newest and is_later and is_larger):
             shared += 1
@@ -569,11 +573,11 @@ def _may_continue(group: ChangeGroup, finding: Finding, shared: int, is_decided:
     if group.is_newest and distance_s > 0 and between_dates_s > _SAME_DATE_S:
         return False
     # What only the newest sessions show in other series is an event of its own, unless it has the same date.
-    if group.is_newest and not shared and between_dates_s > _SESSION_S:
+    if group.is_newest and not shared and between_dates_s > SESSION_S:
         return False
     # A decision about other series, or another session, says nothing of what only the newest sessions show.
     is_closed = group.is_newest and (is_decided or finding.state in _DECIDED_STATES)
-    if is_closed and between_dates_s > _SESSION_S:
+    if is_closed and between_dates_s > SESSION_S:
         return False
     is_dismissed = finding.state == "dismissed" or is_closed
     is_missing = finding.missed_since is not None and (finding.resolution is not None or is_dismissed)

@@ -18,23 +18,17 @@ from numpy.typing import NDArray
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings import grouping
 from iowatch.findings.detections import load_detections
-from iowatch.findings.finding import DecisionKind, Finding, FindingMember, SessionLoss, are_sure
-from iowatch.findings.grouping import ChangeGroup, SeriesChange
+from iowatch.findings.finding import SURE_STATES, DecisionKind, Finding, FindingMember, SessionLoss, are_sure
+from iowatch.findings.grouping import NEAR_DATE_S, SESSION_S, ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
-from iowatch.findings.series import headline_series, load_plausible_points, retest_times
+from iowatch.findings.series import MEASURED_S, headline_series, load_plausible_points, retest_times
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.control_chart import ChartReport, NewLevel, UnusualLoss, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
 from iowatch.store import History, OutsideResult, SeriesRow
 
-# A series that was not measured for this time has no newest session.
-_MEASURED_S = 30 * DAY_S
-# Runs of one session start within this time of each other.
-_SESSION_S = DAY_S // 2
-# The date of a finding may differ by so much from the first session in which a series was outside.
-_SAME_DATE_S = 4 * DAY_S
 # States in which a person or the detection says that a change lasts.
-_LASTING_STATES = ("open", "acknowledged", "accepted", "dismissed")
+_LASTING_STATES = (*SURE_STATES, "dismissed")
 # A series is still measured if it was within so many of its usual intervals.
 _MISSED_RUNS = 2.5
 # Observations with this share of the newest loss (of the logarithm) belong to it.
@@ -129,7 +123,7 @@ def assess_losses(
     by_series: dict[int, UnusualLoss] = {}
     for loss in chart.losses:
         row = rows[loss.series]
-        if last - loss.times[-1] <= max(_MEASURED_S, _MISSED_RUNS * _usual_interval_s(row)):
+        if last - loss.times[-1] <= max(MEASURED_S, _MISSED_RUNS * _usual_interval_s(row)):
             by_series[row.id] = loss
     return SessionLosses(chart, by_series, retests)
 
@@ -246,7 +240,7 @@ def _reported_steps(
     remaining = list(steps)
     while remaining:
         time, gain = remaining[-1]
-        is_reported = any(abs(moment - time) <= _SAME_DATE_S for moment in reported)
+        is_reported = any(abs(moment - time) <= NEAR_DATE_S for moment in reported)
         if gain > 0 or is_reported:
             break
         remaining.pop()
@@ -337,7 +331,7 @@ def _decided_finding(
             continue
         for member in finding.members:
             is_loss_of_series = member.series_id == row.id and member.gain < 1
-            if is_loss_of_series and abs(member.first_after - loss.times[0]) <= _SAME_DATE_S:
+            if is_loss_of_series and abs(member.first_after - loss.times[0]) <= NEAR_DATE_S:
                 return finding
     return None
 
@@ -365,7 +359,7 @@ def _position_of_series(groups: Sequence[ChangeGroup], row: SeriesRow, loss: Unu
     for position, group in enumerate(groups):
         for member in group.changes:
             is_same_series = member.row.id == row.id and member.direction == "down"
-            if is_same_series and member.first_after >= loss.times[0] - _SAME_DATE_S:
+            if is_same_series and member.first_after >= loss.times[0] - NEAR_DATE_S:
                 newest = position
     return newest
 
@@ -411,7 +405,7 @@ def _position_of_date(groups: Sequence[ChangeGroup], change: SeriesChange, close
     """The group that began in the same session; not one that a person has decided about."""
     for position, group in enumerate(groups):
         apart = max(group.last_before - change.first_after, change.last_before - group.first_after)
-        is_same = apart <= _SESSION_S and abs(group.first_after - change.first_after) <= _SESSION_S
+        is_same = apart <= SESSION_S and abs(group.first_after - change.first_after) <= SESSION_S
         if is_same and position not in closed:
             return position
     return None
@@ -437,7 +431,7 @@ def attach_losses(finding: Finding, losses: SessionLosses, rows: Sequence[Series
     lost: list[tuple[UnusualLoss, FindingMember]] = []
     for member in finding.members:
         loss = losses.by_series.get(member.series_id)
-        if loss is not None and member.gain < 1 and member.first_after >= loss.times[0] - _SAME_DATE_S:
+        if loss is not None and member.gain < 1 and member.first_after >= loss.times[0] - NEAR_DATE_S:
             lost.append((loss, member))
     if not lost:
         return replace(finding, session_loss=None)

@@ -13,16 +13,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S
 from iowatch.findings.finding import Finding, FindingMember, MovingLevel
+from iowatch.findings.grouping import NEAR_DATE_S
 from iowatch.findings.losses import file_system_key
 from iowatch.statistics.constants import Floats
 from iowatch.statistics.moving_level import LARGEST_SHIFT, LevelMovement, assess_shift
 from iowatch.statistics.panel_table import PanelSeries, session_starts
 from iowatch.store import SeriesRow
-
-# A detected step within this time of the date of a finding is its own.
-_OWN_STEP_S = 4 * DAY_S
 
 
 class MovingLevels:
@@ -92,8 +89,8 @@ class MovingLevels:
             logs = np.asarray(observed.logs, dtype=np.float64).copy()
             accepted_since = self._accepted.get(self._ids[position], 0)
             for time, log_gain in observed.steps:
-                is_earlier = time < date - _OWN_STEP_S
-                if is_earlier and (abs(log_gain) > LARGEST_SHIFT or abs(time - accepted_since) <= _OWN_STEP_S):
+                is_earlier = time < date - NEAR_DATE_S
+                if is_earlier and (abs(log_gain) > LARGEST_SHIFT or abs(time - accepted_since) <= NEAR_DATE_S):
                     logs[observed.times < time] += log_gain
             columns: NDArray[np.intp] = np.searchsorted(self._starts, observed.times, side="right") - 1
             table[position, columns] = logs

@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings.case_parameters import CASE_PARAMETERS
 from iowatch.findings.detections import load_tables
-from iowatch.findings.finding import Finding, PerformanceDirection, are_sure
-from iowatch.findings.grouping import ChangeGroup, SeriesChange, is_event_of_its_own, series_parameters
-from iowatch.findings.series import headline_values, load_observations
+from iowatch.findings.finding import SURE_STATES, Finding, PerformanceDirection, are_sure
+from iowatch.findings.grouping import (
+    NEAR_DATE_S,
+    SESSION_S,
+    ChangeGroup,
+    SeriesChange,
+    is_event_of_its_own,
+    series_parameters,
+)
+from iowatch.findings.series import MEASURED_S, headline_values, load_observations
 from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.statistics.method import Adjustment
 from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
@@ -30,28 +37,21 @@ from iowatch.store import History, NewestSessionReport, SeriesPoints, SeriesRow
 _PANEL_S = 400 * DAY_S
 # An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
 _LASTS = 0.5
-# A finding whose series are not measured stays for this time.
-_UNDECIDED_S = 30 * DAY_S
 # Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
 _NEW_LOAD_SHARE = 0.5
 # Suspected changes of single series in the other direction join an event from this share of its typical size, number
 # of changes and probability that the event lasts on. In its own direction 12 of 45 belonged to it (100 panels of
 # Edison, 60 of Cori, 80 of Mira and the 100 of the tests).
 _LEAST_SIZE_BESIDE, _LEAST_BESIDE, _PROBABLE = 0.5, 2, 0.45
-_LASTING_STATES = ("open", "acknowledged", "accepted")
 # A series that moves in the other direction than an event stayed within its usual range with less than this share of
 # the typical size of the event, and within so many scatters of its level.
 _SMALL_SHARE, _USUAL_DISTANCE = 0.25, 3.0
-# A detected step within this time of an event is part of it.
-_NEAR_S = 4 * DAY_S
 # A series is back with less than this share of its change (of the logarithm).
 _RETURNED_SHARE = 0.3
 # Observations; a longer change does not count as a burst.
 _LONGEST_TRANSIENT = DetectorSettings().transient_observations
 # Observations of a series that confirm a change of its level.
 _CONFIRMED = DetectorSettings().confirm_observations
-# Runs of one session start within this time of each other.
-_SESSION_S = DAY_S // 2
 # A group this near to a known finding with the same change of a series is that finding.
 _SAME_DATE_S = 3 * DAY_S
 
@@ -223,7 +223,7 @@ def _established_steps(
         if not may_last or _is_over_for_panel(finding):
             continue
         moved = dict(outlook.moved)
-        is_detected = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
+        is_detected = any(abs(time - finding.first_after) <= NEAR_DATE_S for time, _ in steps)
         if row.id in moved and not is_detected:
             steps.append((float(finding.first_after), moved[row.id]))
     return tuple(steps)
@@ -252,7 +252,7 @@ def _count_outcomes(previous: Sequence[Finding]) -> tuple[int, int]:
             continue
         if finding.is_resolved_as("transient", "spell", "not confirmed") or _is_over_for_panel(finding):
             ended += 1
-        if finding.is_resolved_as("returned") or finding.state in _LASTING_STATES:
+        if finding.is_resolved_as("returned") or finding.state in SURE_STATES:
             lasted += 1
     return lasted, ended
 
@@ -344,7 +344,7 @@ def undecided_findings(
     """
     if report.session is None or report.since is None:
         return frozenset()
-    first, oldest = report.since, report.session - _UNDECIDED_S
+    first, oldest = report.since, report.session - MEASURED_S
     unknown_series: set[int] = set()
     for row in rows:
         last = row.last or 0
@@ -429,7 +429,7 @@ def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:
             changed_in_group.add((change.row.id, change.direction))
     changed_in_event = {(change.row.id, change.direction) for change in event.changes}
     apart_s = max(group.last_before - event.first_after, event.last_before - group.first_after)
-    return bool(changed_in_group & changed_in_event) and apart_s <= _SESSION_S
+    return bool(changed_in_group & changed_in_event) and apart_s <= SESSION_S
 
 
 def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
@@ -466,7 +466,7 @@ def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Seq
     beside: list[SeriesChange] = []
     for change in suspected:
         is_other = change.row.id not in series_ids and change.direction not in directions
-        has_date = abs(change.first_after - event.first_after) <= _SESSION_S
+        has_date = abs(change.first_after - event.first_after) <= SESSION_S
         if is_other and has_date and abs(change.log_gain) >= least_size:
             beside.append(change)
     if len(beside) < _LEAST_BESIDE or event.probability_lasting < _PROBABLE:

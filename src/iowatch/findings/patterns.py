@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings.finding import BadSessions, Finding, PatternKind, Resolution
-from iowatch.findings.grouping import ChangeGroup, SeriesChange
+from iowatch.findings.grouping import NEAR_DATE_S, ChangeGroup, SeriesChange
 from iowatch.findings.resolution import CONFIRMATION_PERIOD_S
-from iowatch.findings.series import load_observations
+from iowatch.findings.series import MEASURED_S, load_observations
 from iowatch.findings.trends import current_drifts
 from iowatch.statistics import ChangePoint, Detection, detect_many
 from iowatch.statistics.patterns import find_alternation, find_noise_increase
@@ -39,10 +39,6 @@ Floats = NDArray[np.float64]
 
 # Observations so long before the newest one are assessed; those of a finding that is not over also before its date.
 _ASSESSED_S, _BEFORE_FINDING_S = 400 * DAY_S, 90 * DAY_S
-# A series that was not measured for this time shows nothing new.
-_MEASURED_S = 30 * DAY_S
-# A step within this time of the date of a pattern explains it.
-_SAME_DATE_S = 4 * DAY_S
 # Dates of patterns are less exact than those of steps: changes of one kind within this time are one event.
 _SAME_EVENT_S = 14 * DAY_S
 # The other repetitions must lose this share against the best one, and latencies grow by this factor to at least
@@ -102,7 +98,7 @@ class _AssessedSeries:
 
     def is_at_step(self, time: float) -> bool:
         """Whether a confirmed step has this date (epoch seconds)."""
-        return any(abs(step.time - time) <= _SAME_DATE_S for step in self.detection.changes)
+        return any(abs(step.time - time) <= NEAR_DATE_S for step in self.detection.changes)
 
 
 def find_patterns(
@@ -175,7 +171,7 @@ def _load_assessed(
 ) -> list[_AssessedSeries]:
     """The series that are still measured, with their observations since `since` (epoch seconds)."""
     newest = max(row.last or 0 for row in rows)
-    measured = [row for row in rows if (row.last or 0) > newest - _MEASURED_S and row.id in detections]
+    measured = [row for row in rows if (row.last or 0) > newest - MEASURED_S and row.id in detections]
     observations = load_observations(history, measured, since)
     series: list[_AssessedSeries] = []
     for row in measured:
@@ -329,7 +325,7 @@ class _OtherMetrics:
 
     def is_at_step(self, row: SeriesRow, time: float) -> bool:
         """Whether the headline series of the same case has a step at a date (epoch seconds)."""
-        return any(abs(step - time) <= _SAME_DATE_S for step in self.steps.get(_case_of(row), ()))
+        return any(abs(step - time) <= NEAR_DATE_S for step in self.steps.get(_case_of(row), ()))
 
 
 def _load_other_metrics(
@@ -448,7 +444,7 @@ def alternating_series(groups: Sequence[PatternGroup]) -> dict[int, AlternatingS
     for group in groups:
         if group.kind == "alternating":
             for change in group.group.changes:
-                series[change.row.id] = AlternatingSeries(change.first_after - _SAME_DATE_S, change.log_gain)
+                series[change.row.id] = AlternatingSeries(change.first_after - NEAR_DATE_S, change.log_gain)
     return series
 
 

@@ -34,7 +34,7 @@ import numpy as np
 import scipy  # its modules are loaded when they are used: scipy.stats would take half a second
 from numpy.typing import NDArray
 
-from iowatch.statistics.constants import MAD_TO_SD, Floats
+from iowatch.statistics.constants import LEAST_SCATTER, MAD_TO_SD, Floats
 from iowatch.statistics.panel_table import (
     LEVEL_OBSERVATIONS,
     MIN_LEVEL_OBSERVATIONS,
@@ -50,8 +50,6 @@ from iowatch.statistics.panel_table import (
 # to 80 % (docs/detection-scores.md).
 # Usual observations that give the scatter. Twice as many change no figure by more than 4.
 _SCATTER_OBSERVATIONS = 100
-# Smallest scatter (ln): a constant series would otherwise have none. Twice as much changes nothing.
-_MIN_SCATTER = 0.01
 # Limits in scatters, of one session and of several in a row; as in the usual chart of individual values, but wider by
 # two for one session, because I/O has heavier tails than the normal distribution. With ten and three 40 of the 87
 # falls to 80 % are found, with five and six 53.
@@ -209,7 +207,7 @@ class _Usual:
     def scatter(self) -> Floats:
         """Robust scatter of each row, shape (rows,)."""
         distances = np.abs(self.values - self.medians()[:, None])
-        return np.maximum(_MIN_SCATTER, MAD_TO_SD * _row_medians(distances, self.held))
+        return np.maximum(LEAST_SCATTER, MAD_TO_SD * _row_medians(distances, self.held))
 
 
 def _row_medians(values: Floats, counts: NDArray[np.int64]) -> Floats:

@@ -59,7 +59,7 @@ class DetectorSettings:
         correlation, correlation_observations: assumed lag-1 autocorrelation, and its weight in observations.
         max_thinning: largest factor by which autocorrelation reduces the evidence.
         grid_step, grid_levels: spacing (in spreads) and maximum number of candidate levels.
-        passes: levels and noise are estimated alternately; the share of the penalty that steps cost in each pass.
+        passes: number of times that the levels are found; between them the noise is estimated.
     """
 
     min_observations: int = 7
@@ -99,7 +99,7 @@ class DetectorSettings:
     max_thinning: float = 1.6
     grid_step: float = 0.35
     grid_levels: int = 96
-    passes: tuple[float, ...] = (1.0, 1.0, 1.0)
+    passes: int = 3
 
 
 StepDirection = Literal["up", "down"]

@@ -26,7 +26,7 @@ import numpy as np
 import scipy  # its modules are loaded when they are used: scipy.special takes a fifth of the start of a command
 
 from iowatch.statistics import wandering
-from iowatch.statistics.constants import MAD_TO_SD, Bools, Floats
+from iowatch.statistics.constants import LEAST_SCATTER, MAD_TO_SD, Bools, Floats
 
 LARGEST_SHIFT = math.log(1.25)
 """Shift (ln) beyond which a change is never taken for one of a moving level, however much the level moves."""
@@ -40,8 +40,6 @@ _MOST_AFTER = 60
 _LEAST_AFTER = wandering.MIN_SESSIONS
 # Sessions on both sides whose median a session is compared with, and the scatters from which on it is far off.
 _NEIGHBOURS, _FAR_OFF = 5, 4.0
-# Smallest scatter (ln) of a series: a constant one would otherwise have none.
-_MIN_SCATTER = 0.01
 # Probability from which on a shift is within what a level does by itself.
 _WITHIN = 0.001
 
@@ -176,7 +174,7 @@ def _is_far_off(values: Floats) -> Bools:
     padded = np.concatenate([np.full(_NEIGHBOURS, np.nan), values[measured], np.full(_NEIGHBOURS, np.nan)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEIGHBOURS + 1)
     distances = np.abs(values[measured] - np.nanmedian(windows, axis=1))
-    scatter = max(MAD_TO_SD * float(np.median(distances)), _MIN_SCATTER)
+    scatter = max(MAD_TO_SD * float(np.median(distances)), LEAST_SCATTER)
     is_far_off[measured] = distances > _FAR_OFF * scatter
     return is_far_off
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iowatch.statistics.constants import MAD_TO_SD, Bools, Floats
+from iowatch.statistics.constants import LEAST_SCATTER, MAD_TO_SD, Bools, Floats
 
 # Observations before a date that show what is usual, at least and at most. With half as many, false reports double;
 # with twice as many, a new system waits for months.
@@ -29,8 +29,6 @@ _LEAST_SINCE = 10
 _NOISE_RATIO, _NOISE_SCATTER, _NOISE_Z = 3.0, 0.1, 4.5
 # A bad observation is below the level by so many scatters, and by this share of the performance.
 _BAD_SCATTERS, _BAD_SHARE = 5.0, 0.2
-# The scatter of calm series is not smaller than this (of ln): clocks and rounding.
-_LEAST_SCATTER = 0.01
 # Bad observations since the date: least number, least number of times that they began again, and least and largest
 # share. Fewer beginnings are spells; a larger share is a new level with good outliers.
 _LEAST_BAD, _LEAST_BEGINNINGS, _LEAST_BAD_SHARE, _MOST_BAD_SHARE = 5, 4, 0.15, 0.85
@@ -103,7 +101,7 @@ def find_noise_increase(logs: Floats) -> NoiseIncrease | None:
     if z_values[best] < _NOISE_Z:
         return None
     date = int(dates[best])
-    before = max(_LEAST_SCATTER, _scatter(distances[max(0, date - _MOST_BEFORE) : date]))
+    before = max(LEAST_SCATTER, _scatter(distances[max(0, date - _MOST_BEFORE) : date]))
     scatter = _scatter(distances[date:])
     # It must not be over: the newest observations have that noise, too.
     newest = _scatter(distances[-_LEAST_SINCE:])
@@ -144,7 +142,7 @@ def _assess_alternation(logs: Floats, date: int) -> Alternation | None:
     """The alternation that begins at a date; None if the observations since then are not like one."""
     before, since = logs[max(0, date - _MOST_BEFORE) : date], logs[date:]
     level = float(np.median(before))
-    scatter = max(_LEAST_SCATTER, _scatter(np.abs(before - level)))
+    scatter = max(LEAST_SCATTER, _scatter(np.abs(before - level)))
     limit = level - max(_BAD_SCATTERS * scatter, -math.log(1 - _BAD_SHARE))
     is_bad, was_bad = since < limit, before < limit
     bad, bad_before = int(is_bad.sum()), int(was_bad.sum())

@@ -191,14 +191,14 @@ def segment_many(series: Sequence[Floats], settings: DetectorSettings) -> list[t
 
 def _segment_chunk(series: list[Floats], settings: DetectorSettings) -> list[tuple[LevelPath, NoiseModel]]:
     noises = [initial_noise(logs, settings) for logs in series]
-    paths = _best_paths(series, noises, settings, settings.passes[0])
+    paths = _best_paths(series, noises, settings)
     # Levels show the noise, and the noise shows the levels.
-    for share in settings.passes[1:]:
+    for _ in range(settings.passes - 1):
         noises = []
         for logs, path in zip(series, paths, strict=True):
             residuals = logs - levels_along_path(path, len(logs))
             noises.append(fit_noise(logs, residuals, settings))
-        paths = _best_paths(series, noises, settings, share)
+        paths = _best_paths(series, noises, settings)
     return list(zip(paths, noises, strict=True))
 
 
@@ -208,10 +208,8 @@ def levels_along_path(path: LevelPath, n: int) -> Floats:
     return np.repeat([level for _, level in path], np.diff(starts))
 
 
-def _best_paths(
-    series: list[Floats], noises: list[NoiseModel], settings: DetectorSettings, share: float
-) -> list[LevelPath]:
-    """The most probable path of each series; a step costs this share of its penalty."""
+def _best_paths(series: list[Floats], noises: list[NoiseModel], settings: DetectorSettings) -> list[LevelPath]:
+    """The most probable path of each series."""
     # Series of different lengths, with different numbers of candidates, are padded to one array.
     candidates = [
         _candidate_levels(values, float(noise.spread), settings) for values, noise in zip(series, noises, strict=True)
@@ -225,7 +223,7 @@ def _best_paths(
     # Fields of shape (series, 1), to broadcast over levels.
     columns = zip(*map(astuple, noises), strict=True)
     noise_of_all = NoiseModel(*(np.array(column)[:, None] for column in columns))
-    prices = np.array([[share * step_penalty(n, settings)] for n in lengths])
+    prices = np.array([[step_penalty(n, settings)] for n in lengths])
     probability_of_step = np.exp(-prices * noise_of_all.thinning)
     best, began = _forward_pass(logs, padded_levels, probability_of_step, noise_of_all, settings)
     # Backwards from the last observation: the level of each segment, and the end of the segment before.

@@ -281,7 +281,7 @@ def _read(record: CommandRecord, search: MetricSearch) -> float:
     names: tuple[str, ...]
     if record.definition["has_output_file"]:
         lines_text = json_text = record.texts["file"].text
-        names: tuple[str, ...] = ("file",)
+        names = ("file",)
     else:
         json_text = record.texts["stdout"].text
         lines_text = f"{json_text}\n{record.texts['stderr'].text}"

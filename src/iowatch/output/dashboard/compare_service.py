@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from iowatch.comparison import SIDE_KINDS, SideSpec, parse_side
 from iowatch.core import METRICS, IowatchError, MachineError, UsageError, find_time_zone
-from iowatch.output.dashboard.build import BUILD_OPTIONS, make_template_environment, review_choices
+from iowatch.output.dashboard.build import BUILD_OPTIONS, link_pages, make_template_environment, review_choices
 from iowatch.output.dashboard.pages import all_pages
 from iowatch.output.dashboard.pages.compare import PAGE
 from iowatch.output.dashboard.pages.comparison import ComparisonRequest, SeriesPages, comparison_values, series_key
@@ -69,7 +69,9 @@ class CompareService:
         system = options.get("system")
         names = history.systems() if system is None else [str(system)]
         zone = shared_zone(names) if options.get("zone") is None else find_time_zone(str(options["zone"]))
-        templates = make_template_environment(zone, all_pages())
+        templates = make_template_environment(zone)
+        # The menu has the pages that the site was built with.
+        link_pages(templates, [page for page in all_pages() if (self._site / page.name).exists()])
         templates.globals["review_actions"] = review_choices(history)
         # What was asked for; without it the page is that of the lists.
         values: dict[str, Any] = {"request": None}

@@ -175,7 +175,7 @@ def test_help_imports_no_slow_library() -> None:
 JSON_HELP = "One JSON document on stdout and nothing else."
 WRONG = [
     (("nonsense",), 2, "no command"),
-    (("demo", "nosuch"), 2, "no command 'nosuch'. Known: edison, franklin, regress"),
+    (("demo", "nosuch"), 2, "no command 'nosuch'. Known: edison, franklin, netcdf, regress"),
     (("history", "restore", "x"), 2, "Did you mean 'copy'?"),
     (("dashbord",), 2, "Did you mean 'dashboard'?"),
     (("run", "--suite", "smok"), 2, "Did you mean 'smoke'?"),
@@ -189,7 +189,7 @@ WRONG = [
     (
         ("run", "--suite", "tiny", "--case", "benchio:api=hdf5,file=share"),
         2,
-        "Did you mean 'benchio:api=hdf5,file=shared'?",
+        "Did you mean benchio:api=hdf5,file=shared?",
     ),
     (("run", "--dry-run", "--markdown", "x.md"), 2, "--dry-run measures nothing"),
     (("run", "--dry-run", "--ab", "a", "b"), 2, "--dry-run measures nothing"),

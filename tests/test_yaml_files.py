@@ -18,6 +18,7 @@ from iowatch.benchmarks.tables.maps import TableMap
 from iowatch.core import InputError
 from iowatch.core.settings import SiteSettings
 from iowatch.core.yamlfile import ClosedModel, read_model, read_system_file
+from iowatch.demo.pinned_pair import RecordedConditions
 from iowatch.output.dashboard.pages.comparison import _ComparisonList
 from iowatch.output.notice_channels import notify_settings_model
 from iowatch.reference.bandwidth import load_references
@@ -65,6 +66,7 @@ file_systems:
   source: lfs df
 sources: {}
 """
+RECORDED = (ROOT / "reference" / "series" / "netcdf" / "netcdf.yaml").read_text(encoding="utf-8")
 NOTIFY = """\
 digest: monday
 overdue_hours: 26
@@ -207,6 +209,13 @@ KINDS = {
         ("systems.md#fields-of-systemyaml", "mine/system.yaml", SYSTEM, read_system, ("limits", "limit")),
         ("notices.md#notices", "notify.yaml", NOTIFY, _reader(notify_settings_model()), ("port", "prot")),
         ("benchmarks.md#format-of-a-suite", "benchio/suites/suite.yaml", SUITE, suites.read_suite_file, ("api", "apj")),
+        (
+            "pinned-pair.md#recorded-measurement",
+            "netcdf.yaml",
+            RECORDED,
+            _reader(RecordedConditions),
+            ("machine", "machin"),
+        ),
         ("stacks.md#three-kinds", "modules.yaml", MODULES, _reader(stacks.ModulesFile), ("settings", "setting")),
         ("findings.md#events", "events.yaml", EVENTS, _system_reader(EventFile), ("verdict", "verdikt")),
         ("findings.md#review", "reviews.yaml", REVIEWS, _system_reader(ReviewFile), ("decision", "decison")),
@@ -371,7 +380,8 @@ def _documented_models() -> set[type[ClosedModel]]:
 
 def test_each_kind_of_file_is_tried_and_its_page_exists() -> None:
     pages = {model.docs for model in _documented_models()}
-    assert pages == {f"docs/{kind.page}" for kind in KINDS.values()}
+    # Commands are a part of a suite, which is among the kinds.
+    assert pages == {"docs/commands.md#fields", *(f"docs/{kind.page}" for kind in KINDS.values())}
     for page in pages:
         path, _, anchor = page.partition("#")
         assert (ROOT / path).is_file()

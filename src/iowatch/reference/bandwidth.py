@@ -380,7 +380,8 @@ def _is_number(value: Any) -> bool:
 KNOWN_PARAMETERS = (
     "ab_run", "aggressor", "aggressors", "alignment_bytes", "api", "array_bytes", "arrays", "block_bytes", "blocks",
     "branches", "byte_order", "cache", "chunk", "chunk_cache_bytes", "collective", "collective_metadata", "columns",
-    "compressed", "compute_ms", "dataset_rank", "delayed_close_steps", "depth", "description", "dimensions",
+    "command", "compressed", "compute_ms", "dataset_rank", "definition", "delayed_close_steps",
+    "depth", "description", "dimensions",
     "directories", "distribution", "file", "file_system", "files", "files_per_directory", "fill", "filter",
     "filter_level",
     "global_size", "hints", "instances", "layout", "local_size", "memory", "mode", "nodes", "nonblocking",

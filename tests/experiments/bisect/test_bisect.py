@@ -240,7 +240,7 @@ def test_commits_are_built_and_bisected(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("good",), "two stacks are expected, or --finding ID, or --package"),
+        (("good",), "two stacks are expected, or --finding ID, or --from-gates PACKAGE GOOD BAD, or --package"),
         (("v1..v2", "--package", "tool", "--stack", "good"), "two stacks are expected"),
         (("good", "bad", "--stack", "good"), "two stacks are expected"),
         (("good", "bad", "--finding", "x"), "two stacks are expected"),

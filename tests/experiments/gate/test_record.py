@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result as CliResult
@@ -113,7 +114,7 @@ def test_gate_without_a_pair_is_recorded_too(
     reframe_: FakeReframe, cli: Cli, history: History, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time that is over before the first pair: undecided, in a session without runs that is no run of its suite."""
-    monkeypatch.setattr(gate, "measure_pairs", lambda *_: None)
+    monkeypatch.setattr(gate, "measure_pairs", lambda *_: SimpleNamespace(stopped="budget"))
     printed = record(cli, repository)
     assert printed.exit_code == 4
     (recorded,) = read_recorded_gates(history.sessions()).gates

@@ -122,6 +122,7 @@ def sorted_losses(walk: Walk) -> None:
 
 def accept(walk: Walk) -> None:
     walk.click(".card .review summary", 1)
+    walk.click("details[open] input[value=accept]")
     walk.type("details[open] [name=reason]", "new quota, intended")
     walk.click("details[open] button[type=submit]")
     walk.read("accepted")
@@ -193,7 +194,7 @@ def test_answer_is_visible(
     assert browser.messages() == []
 
 
-@pytest.mark.parametrize(("task", "effort"), [(accept, (3, 19, 1)), (assign, (4, 4, 1))])
+@pytest.mark.parametrize(("task", "effort"), [(accept, (4, 19, 1)), (assign, (4, 4, 1))])
 def test_decision_is_visible(
     browser: Browser,
     tmp_path: Path,

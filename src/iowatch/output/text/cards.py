@@ -35,9 +35,10 @@ def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
     for group in others:
         yield "Improved as well", _affected(finding, group)
     yield "Unaffected", _unaffected(finding)
+    # The cause is on the first screen; the sentence about layers may be long.
+    yield "Probable cause", probable_cause(finding)
     if finding.layer is not None:
         yield "Layer", format_moved_layer(finding.layer)
-    yield "Probable cause", probable_cause(finding)
     step = next_step(finding)
     if step:
         yield "Next step", step

@@ -102,7 +102,7 @@ def test_demonstration_and_doctor_need_no_site(shell: Shell) -> None:
     before = _files(shell.environment)
     shell.run("demo", "franklin")
     findings = shell.run("findings", "list", "--db", shell.home / ".local/share/iowatch/var/demo-franklin.db", code=1)
-    assert "17 Mar 2009" in findings
+    assert "2009-03-17" in findings
     assert json.loads(shell.run("doctor", "--json", code=0 if shutil.which("mpicc") else 1))["distribution"]
     assert _files(shell.environment) == before
     assert (list(shell.work.iterdir()), list(shell.temporary.iterdir())) == ([], [])

@@ -66,7 +66,7 @@ def test_session_submits_one_case_at_a_time(cluster: Cluster, stack: str) -> Non
     # Counts of jobs, of which one at most is another than the run's own: that of a run before it, which still ends.
     recorded = [run.facts.covariates["before"] for run in runs]
     assert all(one["jobs_own_nodes"] in (0, 1) and one["jobs_running"] >= 0 for one in recorded)
-    wait_until(lambda: len(cluster.ended()) == known + len(runs), 10)
+    wait_until(lambda: len(cluster.ended()) == known + len(runs), 60)
     jobs = cluster.ended()[known:]
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}
     # The node could run four of them at once (16 processors, 4 ranks per case); times are in seconds.

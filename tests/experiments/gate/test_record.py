@@ -13,7 +13,10 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch.core import UsageError
+from iowatch.experiments.bisect import command as bisect_command
 from iowatch.experiments.bisect.gated_commits import find_gated_range
+from iowatch.experiments.bisect.run import BisectOptions
+from iowatch.experiments.common.commits import CommitRange
 from iowatch.experiments.common.gate_records import (
     RECORD,
     LevelChains,
@@ -300,3 +303,33 @@ def test_commit_of_two_systems_needs_a_system(history: History) -> None:
     with pytest.raises(UsageError, match="several systems: local, other"):
         find_gated_range(history, None, "hdf5", "0000001", "0000002")
     assert find_gated_range(history, "other", "hdf5", "0000001", "0000002").system == "other"
+
+
+def test_search_of_the_command_uses_what_the_gate_recorded(
+    history: History, cli: Cli, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the command states has precedence over the gate; the search itself is replaced, as it measures."""
+    first, _, third = (commit_facts(1).model_copy(update={"commit": commit}) for commit in repository.commits)
+    recorded = {
+        "head": third, "base": first, "stack": "system-openmpi", "build_command": "sh build.sh",
+        "scratch": "/dev/shm/x", "repository": str(repository.directory),
+    }  # fmt: skip
+    record_gates(history, [PlannedGate(3, 1, HDF5_WRITE, "regression", record=recorded)])
+    searches: list[tuple[tuple[object, ...], BisectOptions]] = []
+    monkeypatch.setattr(bisect_command, "commit_source", lambda *words: words)
+    monkeypatch.setattr(bisect_command, "CommitRun", lambda _, source, options: searches.append((source, options)))
+
+    def end(_: object) -> None:
+        raise UsageError("the search is replaced")
+
+    monkeypatch.setattr(bisect_command, "_search", end)
+    words = ("bisect", "--from-gates", "hdf5", first.commit[:12], third.commit[:12])
+    cli(*words)
+    cli(*words, "--suite", "smoke", "--stack", "other", "--case", "benchio:api=mpiio")
+    (source, options), (other_source, other_options) = searches
+    commits = CommitRange(repository.directory, f"{first.commit}..{third.commit}")
+    assert source == ("local", "hdf5", commits, "system-openmpi", "sh build.sh")
+    assert (options.suite, options.cases, options.operation) == ("gate", ("benchio:api=hdf5",), "write")
+    assert (options.scratch, options.like, options.metric) == (Path("/dev/shm/x"), "system-openmpi", "bandwidth")
+    assert other_source[3] == "other"
+    assert (other_options.suite, other_options.cases, other_options.metric) == ("smoke", ("benchio:api=mpiio",), None)

@@ -62,6 +62,8 @@ class FakeReframe:
     Attributes:
         noise: of a run; 0.01 decides with the fewest pairs.
         failing: stacks on which cases of netCDF fail.
+        failing_pairs: numbers of the pairs in which they do; None: in all of them, and when they are counted.
+        hangs: whether such a run leaves nothing in the history, as one that its limit ended.
         writes: of a counted run, by stack.
         starts: runs of each batch of pairs.
         counted: stacks of each start that counted.
@@ -72,6 +74,8 @@ class FakeReframe:
 
     def __init__(self) -> None:
         self.gain, self.noise, self.failing = 1.0, 0.01, set[str]()
+        self.failing_pairs: set[int] | None = None
+        self.hangs = False
         self.writes = {"old": 24, "new": 24}
         self.collective: dict[str, int | None] = {"old": 8, "new": 8}
         self.starts: list[set[str]] = []
@@ -103,12 +107,15 @@ class FakeReframe:
                 if self.clock:
                     self.clock.execute(self.turn_s, each_poll)
                 for run in sorted({run for _, stack, run in selected if stack == turn.stack}):
-                    self._spool(spool, run, turn.stack, turn.facts, self._output(run, turn.stack, [turn.pair, number]))
+                    output = self._output(run, turn.stack, [turn.pair, number])
+                    if output.status == "ok" or not self.hangs:
+                        self._spool(spool, run, turn.stack, turn.facts, output)
         each_poll()
         return 0
 
     def _output(self, run: str, stack: str, seed: list[int]) -> Output:
-        if stack in self.failing and "netcdf4" in run:
+        fails_now = self.failing_pairs is None or seed[0] in self.failing_pairs
+        if stack in self.failing and "netcdf4" in run and fails_now:
             return build_output(tool="benchio", status="failed", reason="NC_EHDFERR")
         gain = self.gain if stack == "new" and "hdf5" in run else 1.0
         if self.stalls and stack == "new" and "hdf5" in run and np.random.default_rng([*seed, 7]).random() < 0.5:
@@ -228,6 +235,32 @@ def test_case_that_fails_on_the_head_only_is_a_regression(reframe_: FakeReframe,
     assert "NC_EHDFERR" in found.stdout
     (suite,) = JUnitXml.fromfile(str(tmp_path / "junit.xml"))
     assert (suite.failures, suite.tests) == (1, 3)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_head_that_fails_in_one_run_does_not_pass(
+    hangs: bool, reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the third of many pairs, all others of which are equal; the base never fails."""
+    reframe_.failing, reframe_.failing_pairs, reframe_.hangs = {"new"}, {3}, hangs
+    reframe_.clock, reframe_.turn_s = FakeClock(monkeypatch), 1
+    done = cli(*WORDS, "--no-counts", "--minutes", 2, "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["decision"], document["failed"]) == (4, "undecided", [])
+    netcdf = next(result for result in document["results"] if "netcdf4" in result["run"])
+    assert (netcdf["decision"], netcdf["failed_pairs"]) == ("open", {"base": 0, "head": 1})
+    assert document["summary"].endswith("the head fails in some runs of benchio write netcdf4.")
+
+
+def test_base_that_fails_in_one_run_is_reported_and_passes(reframe_: FakeReframe, cli: Cli) -> None:
+    """Six pairs are measured beside the one in which the base failed."""
+    reframe_.failing_pairs = {3}
+    reframe_.failing = {"old"}
+    done = cli(*WORDS, "--no-counts", "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["decision"]) == (0, "pass")
+    netcdf = next(result for result in document["results"] if "netcdf4" in result["run"])
+    assert (netcdf["pairs"], netcdf["failed_pairs"]) == (6, {"base": 1, "head": 0})
 
 
 def test_case_that_fails_on_the_base_decides_nothing(reframe_: FakeReframe, cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -135,6 +136,17 @@ def test_commit_is_built_once_and_part_of_the_stack(source: CommitSource, var: P
     again = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", source.parts)
     assert again.stack(source.commits.contained(0)).paths == stack.paths
     assert Path(stack.paths["PATH"][0], "tool").stat().st_mtime_ns == before
+
+
+def test_clone_that_an_ended_git_left_is_made_again(source: CommitSource) -> None:
+    """A lock of a git that was killed would refuse every later checkout."""
+    source.stack(source.commits.contained(0))
+    (clone,) = source._cache.glob("source-*")
+    (clone / ".git" / "index.lock").touch()
+    assert source.stack(source.commits.contained(1)).status == "installed"
+    # Half of a clone: its directory exists, its objects do not.
+    shutil.rmtree(clone / ".git" / "objects")
+    assert source.stack(frozenset()).status == "installed"
 
 
 def test_reason_of_a_failed_build_is_kept(source: CommitSource) -> None:

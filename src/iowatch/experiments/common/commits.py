@@ -13,10 +13,8 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -234,13 +232,26 @@ class CommitSource:
     def _checkout(self, commit: str) -> Path:
         """Check a commit out in the clone that all builds share; return its directory."""
         source = self._cache / f"source-{self._repository}"
+        try:
+            self._check_out_in(source, commit)
+        except UsageError:
+            # A git that was ended, as at the end of a gate's time, leaves its locks or half of a clone.
+            shutil.rmtree(source, ignore_errors=True)
+            self._check_out_in(source, commit)
+        return source
+
+    def _check_out_in(self, source: Path, commit: str) -> None:
+        """Check a commit out in a clone, which is made if it does not exist.
+
+        Raises:
+            UsageError: git failed.
+        """
         if not (source / ".git").exists():
             git(self.commits.directory, "clone", "--quiet", "--shared", "--no-checkout", ".", str(source))
         git(source, "checkout", "--quiet", "--force", "--detach", commit)
         git(source, "clean", "-ffdxq")
         if (source / ".gitmodules").is_file():
             git(source, "submodule", "update", "--init", "--recursive", "--quiet")
-        return source
 
     def _build_command(self, source: Path, commit: str) -> str:
         """Return the command that builds a checkout.
@@ -344,8 +355,7 @@ def _run_build(script: str, variables: Mapping[str, str]) -> subprocess.Complete
         stdout, stderr = process.communicate(timeout=_BUILD_TIMEOUT_S)
     except BaseException:
         # The compilers that it started would disturb what is measured next.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        machine.end_process_group(process)
         process.wait()
         raise
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)

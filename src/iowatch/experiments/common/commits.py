@@ -37,14 +37,21 @@ _DEFAULT_BUILDS = {
 }
 
 
-def git(directory: Path, *words: str) -> str:
+def git(directory: Path, *words: str, is_top: bool = False) -> str:
     """Return the output of a git command.
+
+    Args:
+        is_top: whether the directory must be the top of its repository: a damaged one is an error then, while git would
+            otherwise use a repository around it.
 
     Raises:
         UsageError: it fails; with git's message.
     """
+    command = ["git", "-C", str(directory)]
+    if is_top:
+        command.append("--git-dir=.git")
     try:
-        completed = machine.run_program("git", "-C", str(directory), *words, timeout_s=_GIT_TIMEOUT_S)
+        completed = machine.run_program(*command, *words, timeout_s=_GIT_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"cannot run git: {error}", hint="apt-get install git") from error
     if completed.returncode != 0:
@@ -248,8 +255,9 @@ class CommitSource:
         """
         if not (source / ".git").exists():
             git(self.commits.directory, "clone", "--quiet", "--shared", "--no-checkout", ".", str(source))
-        git(source, "checkout", "--quiet", "--force", "--detach", commit)
-        git(source, "clean", "-ffdxq")
+        # These discard changes: never those of a checkout that `var` is in.
+        git(source, "checkout", "--quiet", "--force", "--detach", commit, is_top=True)
+        git(source, "clean", "-ffdxq", is_top=True)
         if (source / ".gitmodules").is_file():
             git(source, "submodule", "update", "--init", "--recursive", "--quiet")
 

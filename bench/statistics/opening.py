@@ -25,19 +25,18 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 # For `tests`, before the directory of this file, which holds `cost` and `panels`.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cost import LOSSES_PER_YEAR, is_about, lost_share
+from cost import LOSSES_PER_YEAR, append, is_about, lost_share
 from losses import SYSTEM as YEAR_SYSTEM
 from losses import replay
-from panels import Morning
+from panels import PlantedPanel, panels_with_losses_or_none
 from tests.datasets import unpacked
 
 from iowatch.core import DAY_S
@@ -45,7 +44,7 @@ from iowatch.core.settings import Prices, Thresholds
 from iowatch.findings import Finding, headline_series, load_findings
 from iowatch.findings.alarm_cost import SeriesShares, outcome_of
 from iowatch.session.imports import import_files
-from iowatch.statistics.alarm_cost import AlarmPrices, curve_of_costs
+from iowatch.statistics.alarm_cost import AlarmPrices, curve_of_costs, lost_user_hours
 from iowatch.store import History
 
 _YEAR_DAYS = 365
@@ -139,28 +138,18 @@ def statement_of(finding: Finding, now_s: float, since_s: float) -> Statement:
 
 def record_panels(folder: Path, out: Path, first: int, last: int) -> None:
     """Assess the mornings of panels, those of lasting losses and those without any event."""
-    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
-    for name in sorted(truth)[first:last]:
-        planted = truth[name]
-        has_loss = any(group["direction"] == "down" for group in planted["groups"])
-        if planted["kind"] == "none" or (planted["kind"] == "lasting" and has_loss):
-            panel = json.loads((folder / "panels" / f"{name}.json").read_text())
-            append(out, assess_panel(name, panel, planted))
+    for planted_panel in panels_with_losses_or_none(folder, first, last):
+        append(out, assess_panel(planted_panel))
 
 
-def assess_panel(name: str, panel: dict[str, Any], planted: dict[str, Any]) -> list[Recording]:
+def assess_panel(planted_panel: PlantedPanel) -> list[Recording]:
     """What the mornings of a panel state about its planted losses, or without an event about its noise."""
-    morning = Morning()
-    losses = [group for group in planted["groups"] if group["direction"] == "down"]
+    name, panel, planted = planted_panel.name, planted_panel.panel, planted_panel.planted
+    losses = planted_panel.losses
     of_losses: list[list[Statement]] = [[] for _ in losses]
     of_findings: dict[str, list[Statement]] = defaultdict(list)
     earlier_ids: set[str] = set()
-    for number, moment in enumerate(panel["mornings"]):
-        until: list[dict[str, Any]] = []
-        for series in panel["series"]:
-            points = [point for point in series["points"] if point[0] <= moment]
-            until.append({**series, "points": points})
-        morning.record({**panel, "series": until})
+    for number, morning in enumerate(planted_panel.mornings()):
         findings = morning.findings()
         if number == 0:
             # Findings of earlier mornings are not counted.
@@ -223,13 +212,6 @@ def record_year(table: Path, out: Path) -> None:
         share = shares.lost_share(finding)
         recordings.append(Recording(source, finding.id, kind, end, share, tuple(statements[finding.id])))
     append(out, recordings)
-
-
-def append(out: Path, recordings: Sequence[Recording]) -> None:
-    """Add recordings to a file."""
-    with out.open("a") as stream:
-        for recording in recordings:
-            stream.write(json.dumps(asdict(recording)) + "\n")
 
 
 def load(paths: Sequence[Path]) -> list[Recording]:
@@ -319,9 +301,8 @@ def event_costs(
             per_year = losses_per_year / losses
         late = false = 0.0
         if is_lasting:
-            # The price is that of a day with half of the performance.
             delay = recording.end if day is None else min(max(0.0, day), recording.end)
-            late = per_year * 2 * delay * recording.lost_share * prices.half_speed_day
+            late = per_year * lost_user_hours(recording.lost_share, delay, prices.half_speed_day)
         elif day is not None:
             false = per_year * prices.false_message
         costs.append((late, false))

@@ -294,7 +294,7 @@ class GateRun:
             decision=decision,
             results=tuple(self._results()),
             failed=failed,
-            left_out={**self._one_sided_cases(), **self._failed_runs("left")},
+            left_out={**self._unpaired_runs(failed), **self._one_sided_cases(), **self._failed_runs("left")},
             counts=counting.differences,
             counts_refused=counting.refused,
             seconds=time.monotonic() - self.started,
@@ -435,6 +435,18 @@ class GateRun:
             if (side, name) in reasons or not self.is_cut_off:
                 failures[name] = reasons.get((side, name), "no result")
         return failures
+
+    def _unpaired_runs(self, failed: Mapping[str, str]) -> dict[str, str]:
+        """Reasons by run of which no pair has results of both builds, as where each failed when the other one worked.
+
+        Args:
+            failed: runs that fail on the head only, which are not among them.
+        """
+        if self.gate is None:
+            return {}
+        paired = {result.run for result in self.gate.results}
+        unpaired = [name for name in self.planned if name not in paired and name not in failed]
+        return dict.fromkeys(unpaired, "no pair has results of both builds")
 
     def _one_sided_cases(self) -> dict[str, str]:
         """Reasons by run that only one build can run."""

@@ -219,6 +219,14 @@ def test_gitlab_compares_with_where_the_merge_request_left_its_target(checkout: 
     assert (checkout.parent / "words").read_text().splitlines()[2] == f"git:.@{first}"
 
 
+@pytest.mark.parametrize("event_type", ["merged_result", "merge_train"])
+def test_merged_results_are_compared_with_the_target(event_type: str, checkout: Path) -> None:
+    """Otherwise what the target lost since the branch began would be taken for a loss of the merge request."""
+    first, second = revision(checkout, "HEAD~2"), revision(checkout, "HEAD~1")
+    run_gate("gitlab", checkout, CI_MERGE_REQUEST_DIFF_BASE_SHA=first, CI_MERGE_REQUEST_EVENT_TYPE=event_type)
+    assert (checkout.parent / "words").read_text().splitlines()[2] == f"git:.@{second}"
+
+
 # The shell of the job that comments
 
 

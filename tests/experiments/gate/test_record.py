@@ -298,6 +298,17 @@ def test_commit_that_a_forced_push_removed_is_refused(history: History, reposito
         gated.repository_directory(None)
 
 
+def test_search_is_for_what_is_slower_not_for_noise(history: History) -> None:
+    """A result that was left out lost more, by noise."""
+    changes = {"hdf5": (-0.12, "slower"), "netcdf4": (-0.3, "left out"), "mpiio": (-0.15, "slower")}
+    undecided = {"hdf5": (-0.04, "open"), "mpiio": (-0.08, "open")}
+    record_gates(history, [PlannedGate(2, 1, changes, "regression"), PlannedGate(3, 1, undecided, "undecided")])
+    loss = find_gated_range(history, None, "hdf5", "0000001", "0000002").largest_loss()
+    assert (loss.run, loss.operation, loss.metric) == ("benchio:api=mpiio", "write", "bandwidth")
+    # Without a slower one, as of an undecided gate, the largest loss.
+    assert find_gated_range(history, None, "hdf5", "0000001", "0000003").largest_loss().run == "benchio:api=mpiio"
+
+
 def test_commit_of_two_systems_needs_a_system(history: History) -> None:
     record_gates(history, [PlannedGate(2, 1, HDF5_WRITE), PlannedGate(2, 1, HDF5_WRITE, system="other")])
     with pytest.raises(UsageError, match="several systems: local, other"):

@@ -204,7 +204,8 @@ def _largest_loss(gate: RecordedGate) -> str:
             return f"{result.name} erratic"
     losses: list[tuple[float, str]] = []
     for result in gate.results:
-        if result.change is not None and result.change < 0:
+        # What was left out for its noise did not take part in the decision.
+        if result.change is not None and result.change < 0 and result.decision != "left out":
             losses.append((result.change, result.name))
     if not losses:
         return ""

@@ -3,8 +3,9 @@
     python bench/gate_erratic.py [--trials 60] [--first-seed 1000] [--only heads|equal|rates] [--details]
 
 A gate has ten results of five cases (write and read), seven repetitions per run and 15 minutes; a pair costs the
-seconds of its open cases on both sides (as in bench/gate.py). Every row is decided twice from the same runs: *before*
-tests the level only and leaves out what is too noisy; *after* is the gate of the library.
+seconds of its open cases on both sides (as in bench/gate.py). Every row is decided twice from the same seeds: *before*
+tests the level only and leaves out what is too noisy; *after* is the gate of the library. The runs of both are equal
+until one of them has decided a result.
 
 Heads (a third of the trials each; the affected results are one, both of one case, or all):
 
@@ -160,7 +161,7 @@ class LevelGate(Gate[str]):
 
 @dataclass(frozen=True)
 class Trial:
-    """One gate: its decision, seconds, the states of its results, and whether a pass says that the head is erratic."""
+    """One gate: its decision, seconds of measuring, and number of results by state."""
 
     decision: str
     seconds: float
@@ -197,7 +198,7 @@ def pair_of(base: NDArray[np.float64], head: NDArray[np.float64]) -> GatePair:
 def both_ways(
     kind: str, noise: float, seed: int, disturb: Disturbance, affected: set[str], edison: list[NDArray[np.float64]]
 ) -> tuple[Trial, Trial]:
-    """The same machine and builds, decided before and after."""
+    """The same builds on the same kind of machine with the same seed, decided before and after."""
     trials = []
     for gate_class in (LevelGate, Gate):
         machine = Machine(kind, noise, np.random.default_rng(seed), edison)

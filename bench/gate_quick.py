@@ -27,6 +27,7 @@ import numpy as np
 from iowatch.benchmarks.suites import load_suite
 from iowatch.experiments.common.pairs import PairedResult, PairedRuns
 from iowatch.experiments.gate.run import make_gate_pair
+from iowatch.statistics.constants import MAD_TO_SD
 from iowatch.statistics.gate import Gate
 
 RUNS_FILE = Path(__file__).resolve().parent / "gate_quick_runs.json"
@@ -95,7 +96,7 @@ def decide(recorded: dict[str, Any], losses: dict[str, float], rng: np.random.Ge
 def pair_noise(runs: list[list[float]]) -> float:
     """Robust standard deviation of the log ratio of consecutive runs."""
     levels = np.log([np.median(samples) for samples in runs])
-    return 1.4826 * float(np.median(np.abs(np.diff(levels))))
+    return MAD_TO_SD * float(np.median(np.abs(np.diff(levels))))
 
 
 def scale_noise(runs: list[list[float]], noise: float) -> list[list[float]]:

@@ -26,6 +26,7 @@ import argparse
 import ast
 import builtins
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -444,8 +445,11 @@ def record_year(database: Path) -> None:
     from iowatch.session.imports import import_files
     from iowatch.store import History
 
-    with History.open(str(database)) as history:
+    # Under another name until it is complete: a process that ended before would leave a part of the year.
+    incomplete = database.with_suffix(f".{os.getpid()}")
+    with History.open(str(incomplete)) as history:
         import_files(history, "tokio", [DATA], system="edison")
+    incomplete.replace(database)
 
 
 def score_findings() -> dict[str, float]:

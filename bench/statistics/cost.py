@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from losses import SYSTEM as YEAR_SYSTEM
 from losses import replay
 from panels import SYSTEM as PANEL_SYSTEM
-from panels import Morning, identity
+from panels import Morning, PlantedPanel, identity, panels_with_losses_or_none
 from tests.datasets import unpacked
 from worlds import BURN_IN, DAY_S, START, SYSTEM, Case, Floats, World, make_cases, make_world
 
@@ -50,10 +50,20 @@ from iowatch.findings.alarm_cost import THRESHOLDS, outcome_of
 from iowatch.findings.finding import SURE_STATES
 from iowatch.output.text.alarm_cost import alarm_cost_lines
 from iowatch.session.imports import import_files
-from iowatch.statistics.alarm_cost import AlarmEvent, AlarmPrices, CostCurve, cost_of_thresholds, curve_of_costs
+from iowatch.statistics.alarm_cost import (
+    AlarmEvent,
+    AlarmPrices,
+    CostCurve,
+    cost_of_thresholds,
+    curve_of_costs,
+    lost_user_hours,
+)
 from iowatch.statistics.control_chart import chart_losses
 from iowatch.statistics.panel_table import PanelSeries
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Lasting losses of a system in a year, assumed: the years of Edison, Cori and Mira have 5, 5 and 0 findings of losses
 # that last (`cost.py year`), some of them long and shallow. Doubled, it is as if a slow day cost twice as much.
@@ -87,27 +97,17 @@ class Recording:
 
 def record_panels(folder: Path, out: Path, first: int, last: int) -> None:
     """Assess the mornings of panels, those of lasting losses and those without any event."""
-    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
-    for name in sorted(truth)[first:last]:
-        planted = truth[name]
-        has_loss = any(group["direction"] == "down" for group in planted["groups"])
-        if planted["kind"] == "none" or (planted["kind"] == "lasting" and has_loss):
-            panel = json.loads((folder / "panels" / f"{name}.json").read_text())
-            append(out, assess_panel(name, panel, planted))
+    for planted_panel in panels_with_losses_or_none(folder, first, last):
+        append(out, assess_panel(planted_panel))
 
 
-def assess_panel(name: str, panel: dict[str, Any], planted: dict[str, Any]) -> list[Recording]:
+def assess_panel(planted_panel: PlantedPanel) -> list[Recording]:
     """What the mornings of a panel say about its planted losses, or without an event about its noise."""
-    morning = Morning()
-    losses = [group for group in planted["groups"] if group["direction"] == "down"]
+    name, panel, planted = planted_panel.name, planted_panel.panel, planted_panel.planted
+    losses = planted_panel.losses
     stated: list[list[tuple[float, float]]] = [[] for _ in losses]
     earlier_ids: set[str] = set()
-    for number, moment in enumerate(panel["mornings"]):
-        until: list[dict[str, Any]] = []
-        for series in panel["series"]:
-            points = [point for point in series["points"] if point[0] <= moment]
-            until.append({**series, "points": points})
-        morning.record({**panel, "series": until})
+    for number, morning in enumerate(planted_panel.mornings()):
         findings = morning.findings()
         if number == 0:
             # Findings of earlier mornings are not counted.
@@ -222,7 +222,7 @@ def record_night(history: History, night: int, cases: Sequence[Case], values: Fl
     return True
 
 
-def append(out: Path, recordings: Sequence[Recording]) -> None:
+def append(out: Path, recordings: Sequence[DataclassInstance]) -> None:
     """Add recordings to a file."""
     with out.open("a") as stream:
         for recording in recordings:
@@ -317,7 +317,7 @@ def print_chart_costs(world: World, seeds: Sequence[int], falls: int, prices: Al
         stream = np.random.default_rng([seed, 66])
         for _ in range(falls):
             delays, lost = delays_of_fall(logs, groups, begun, stream)
-            late.append([per_fall * day * lost / 0.5 * prices.half_speed_day for day in delays])
+            late.append([per_fall * lost_user_hours(lost, day, prices.half_speed_day) for day in delays])
         print(f"{world} {seed}: {(begun[BURN_IN:] > 0).sum(axis=0)} messages of noise", flush=True)
     empty_late, empty_false = np.zeros((len(false), len(SMALLEST_LOSSES))), np.zeros((len(late), len(SMALLEST_LOSSES)))
     all_late = np.concatenate([np.asarray(late), empty_late])

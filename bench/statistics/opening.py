@@ -25,19 +25,18 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 # For `tests`, before the directory of this file, which holds `cost` and `panels`.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cost import LOSSES_PER_YEAR, is_about, lost_share
+from cost import LOSSES_PER_YEAR, append, is_about, lost_share
 from losses import SYSTEM as YEAR_SYSTEM
 from losses import replay
-from panels import Morning
+from panels import PlantedPanel, panels_with_losses_or_none
 from tests.datasets import unpacked
 
 from iowatch.core import DAY_S
@@ -45,18 +44,51 @@ from iowatch.core.settings import Prices, Thresholds
 from iowatch.findings import Finding, headline_series, load_findings
 from iowatch.findings.alarm_cost import SeriesShares, outcome_of
 from iowatch.session.imports import import_files
-from iowatch.statistics.alarm_cost import AlarmPrices, curve_of_costs
+from iowatch.statistics.alarm_cost import AlarmPrices, curve_of_costs, lost_user_hours
 from iowatch.store import History
 
 _YEAR_DAYS = 365
-# Rules: least probability to last, and sessions, of an event of the newest sessions; observations of single series.
+# Parts of the rules that are compared.
 PROBABILITIES = (0.5, 0.6, 0.7, 0.8, 0.87, 0.92, 0.95)
 SESSIONS = (1, 2, 3, 4)
 OBSERVATIONS = (5, 7, 10)
-IN_USE = (0.87, 2, 7)
 OPEN_BY = (2, 4, 7, 10)
 # Limits of single series and of the newest sessions against them, as in `iowatch.findings.finding`.
 _SURE_ALONE, _SURE_TOGETHER, _LEAST_SURE = 0.98, 0.998, 0.1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """From when on a finding is opened.
+
+    Attributes:
+        probability, sessions: least probability to last, and number of sessions, of an event of the newest sessions.
+        observations: least number of a changed single series.
+    """
+
+    probability: float
+    sessions: int
+    observations: int
+
+    def __str__(self) -> str:
+        return f"{self.probability:.2f}, {self.sessions} sessions, {self.observations} obs."
+
+
+IN_USE = Rule(0.87, 2, 7)
+
+
+@dataclass(frozen=True)
+class SystemYear:
+    """What the events of a source are converted to a year by.
+
+    Attributes:
+        mornings: of the source.
+        losses_per_year: lasting losses of a system, for planted ones.
+    """
+
+    mornings: float
+    prices: AlarmPrices
+    losses_per_year: float
 
 
 @dataclass(frozen=True)
@@ -80,15 +112,15 @@ class Statement:
     is_held: bool
     state: str
 
-    def is_open(self, probability: float, sessions: int, observations: int) -> bool:
+    def is_open(self, rule: Rule) -> bool:
         """Whether a rule opens the finding."""
         if self.is_held:
             return False
         if self.probability is not None:
-            is_lasting = self.probability >= probability and self.sessions >= sessions
+            is_lasting = self.probability >= rule.probability and self.sessions >= rule.sessions
             if is_lasting or self.probability < _LEAST_SURE:
                 return is_lasting
-        if not any(number >= observations for _, number in self.confirmed):
+        if not any(number >= rule.observations for _, number in self.confirmed):
             return False
         joint = 1 - math.prod(1 - confidence for confidence, _ in self.confirmed)
         return joint >= (_SURE_ALONE if len(self.confirmed) == 1 else _SURE_TOGETHER)
@@ -110,10 +142,10 @@ class Recording:
     lost_share: float = 0.0
     statements: tuple[Statement, ...] = ()
 
-    def day_of_message(self, rule: tuple[float, int, int], with_alarms: bool) -> float | None:
+    def day_of_message(self, rule: Rule, with_alarms: bool) -> float | None:
         """Day of the first morning with a message; None without one."""
         for statement in self.statements:
-            if statement.is_open(*rule) or (with_alarms and statement.is_alarm):
+            if statement.is_open(rule) or (with_alarms and statement.is_alarm):
                 return statement.day
         return None
 
@@ -139,28 +171,18 @@ def statement_of(finding: Finding, now_s: float, since_s: float) -> Statement:
 
 def record_panels(folder: Path, out: Path, first: int, last: int) -> None:
     """Assess the mornings of panels, those of lasting losses and those without any event."""
-    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
-    for name in sorted(truth)[first:last]:
-        planted = truth[name]
-        has_loss = any(group["direction"] == "down" for group in planted["groups"])
-        if planted["kind"] == "none" or (planted["kind"] == "lasting" and has_loss):
-            panel = json.loads((folder / "panels" / f"{name}.json").read_text())
-            append(out, assess_panel(name, panel, planted))
+    for planted_panel in panels_with_losses_or_none(folder, first, last):
+        append(out, assess_panel(planted_panel))
 
 
-def assess_panel(name: str, panel: dict[str, Any], planted: dict[str, Any]) -> list[Recording]:
+def assess_panel(planted_panel: PlantedPanel) -> list[Recording]:
     """What the mornings of a panel state about its planted losses, or without an event about its noise."""
-    morning = Morning()
-    losses = [group for group in planted["groups"] if group["direction"] == "down"]
+    name, panel, planted = planted_panel.name, planted_panel.panel, planted_panel.planted
+    losses = planted_panel.losses
     of_losses: list[list[Statement]] = [[] for _ in losses]
     of_findings: dict[str, list[Statement]] = defaultdict(list)
     earlier_ids: set[str] = set()
-    for number, moment in enumerate(panel["mornings"]):
-        until: list[dict[str, Any]] = []
-        for series in panel["series"]:
-            points = [point for point in series["points"] if point[0] <= moment]
-            until.append({**series, "points": points})
-        morning.record({**panel, "series": until})
+    for number, morning in enumerate(planted_panel.mornings()):
         findings = morning.findings()
         if number == 0:
             # Findings of earlier mornings are not counted.
@@ -225,13 +247,6 @@ def record_year(table: Path, out: Path) -> None:
     append(out, recordings)
 
 
-def append(out: Path, recordings: Sequence[Recording]) -> None:
-    """Add recordings to a file."""
-    with out.open("a") as stream:
-        for recording in recordings:
-            stream.write(json.dumps(asdict(recording)) + "\n")
-
-
 def load(paths: Sequence[Path]) -> list[Recording]:
     """All recordings of some files."""
     recordings: list[Recording] = []
@@ -257,31 +272,29 @@ def print_curves(recordings: Sequence[Recording], prices: AlarmPrices, losses_pe
         )
         print(f"{kinds['false']} findings of what does not")
         print(f"  {'rule':28}{'threshold or open':>22}{'open alone':>22}   open by morning {OPEN_BY}  false ones open")
+        year = SystemYear(mornings, prices, losses_per_year)
         for rule in rules():
-            print_rule(of_source, rule, mornings, prices, losses_per_year)
-        print_differences(of_source, mornings, prices, losses_per_year)
+            print_rule(of_source, rule, year)
+        print_differences(of_source, year)
 
 
-def rules() -> list[tuple[float, int, int]]:
+def rules() -> list[Rule]:
     """The rules of the curve: each part is varied with the others as in use."""
-    tried: list[tuple[float, int, int]] = []
+    tried: list[Rule] = []
     for sessions in SESSIONS:
-        tried += [(probability, sessions, IN_USE[2]) for probability in PROBABILITIES]
-    tried += [(*IN_USE[:2], observations) for observations in OBSERVATIONS if observations != IN_USE[2]]
+        for probability in PROBABILITIES:
+            tried.append(replace(IN_USE, probability=probability, sessions=sessions))
+    for observations in OBSERVATIONS:
+        if observations != IN_USE.observations:
+            tried.append(replace(IN_USE, observations=observations))
     return tried
 
 
-def print_rule(
-    recordings: Sequence[Recording],
-    rule: tuple[float, int, int],
-    mornings: float,
-    prices: AlarmPrices,
-    losses_per_year: float,
-) -> None:
+def print_rule(recordings: Sequence[Recording], rule: Rule, year: SystemYear) -> None:
     """One line of the table."""
     columns: list[str] = []
     for with_alarms in (True, False):
-        costs = event_costs(recordings, rule, with_alarms, mornings, prices, losses_per_year)
+        costs = event_costs(recordings, rule, with_alarms, year)
         columns.append(f"{costs[0].sum():6.1f} +{costs[1].sum():5.1f} ={costs.sum():6.1f}")
     lasting = [recording for recording in recordings if recording.kind in ("loss", "gain")]
     opened: list[int] = []
@@ -292,19 +305,10 @@ def print_rule(
     false = [recording for recording in recordings if recording.kind == "false"]
     false_open = sum(recording.day_of_message(rule, False) is not None for recording in false)
     mark = "  in use" if rule == IN_USE else ""
-    probability, sessions, observations = rule
-    name = f"{probability:.2f}, {sessions} sessions, {observations} obs."
-    print(f"  {name:28}{columns[0]:>22}{columns[1]:>22}   {opened} of {len(lasting)}  {false_open}{mark}")
+    print(f"  {rule!s:28}{columns[0]:>22}{columns[1]:>22}   {opened} of {len(lasting)}  {false_open}{mark}")
 
 
-def event_costs(
-    recordings: Sequence[Recording],
-    rule: tuple[float, int, int],
-    with_alarms: bool,
-    mornings: float,
-    prices: AlarmPrices,
-    losses_per_year: float,
-) -> np.ndarray:
+def event_costs(recordings: Sequence[Recording], rule: Rule, with_alarms: bool, year: SystemYear) -> np.ndarray:
     """Late and false hours per year of each event, shape (2, events)."""
     losses = sum(recording.kind == "loss" for recording in recordings)
     costs: list[tuple[float, float]] = []
@@ -314,27 +318,24 @@ def event_costs(
         day = recording.day_of_message(rule, with_alarms)
         is_lasting = recording.kind != "false"
         # A planted loss is as rare as losses are; those of a real year are counted as they were.
-        per_year = _YEAR_DAYS / mornings
+        per_year = _YEAR_DAYS / year.mornings
         if recording.source == "panels" and is_lasting:
-            per_year = losses_per_year / losses
+            per_year = year.losses_per_year / losses
         late = false = 0.0
         if is_lasting:
-            # The price is that of a day with half of the performance.
             delay = recording.end if day is None else min(max(0.0, day), recording.end)
-            late = per_year * 2 * delay * recording.lost_share * prices.half_speed_day
+            late = per_year * lost_user_hours(recording.lost_share, delay, year.prices.half_speed_day)
         elif day is not None:
-            false = per_year * prices.false_message
+            false = per_year * year.prices.false_message
         costs.append((late, false))
     return np.array(costs).T
 
 
-def print_differences(
-    recordings: Sequence[Recording], mornings: float, prices: AlarmPrices, losses_per_year: float
-) -> None:
+def print_differences(recordings: Sequence[Recording], year: SystemYear) -> None:
     """Which rules are not more expensive than the cheapest one beyond chance."""
     tried = rules()
     for with_alarms, name in ((True, "threshold or open"), (False, "open alone")):
-        by_rule = [event_costs(recordings, rule, with_alarms, mornings, prices, losses_per_year) for rule in tried]
+        by_rule = [event_costs(recordings, rule, with_alarms, year) for rule in tried]
         late = np.array([costs[0] for costs in by_rule]).T
         false = np.array([costs[1] for costs in by_rule]).T
         curve = curve_of_costs(range(len(tried)), late, false)

@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -73,6 +75,46 @@ class Morning:
         """The findings of this morning that are reported."""
         now = datetime.fromtimestamp(self.seen + 3600, UTC)
         return [f for f in update_findings(self.history, SYSTEM, now) if f.state in REPORTED]
+
+
+@dataclass(frozen=True)
+class PlantedPanel:
+    """A panel with what was planted in it, as the documents of the scorer have them."""
+
+    name: str
+    panel: dict[str, Any]
+    planted: dict[str, Any]
+
+    @property
+    def losses(self) -> list[dict[str, Any]]:
+        """The planted groups of series that become slower."""
+        return _planted_losses(self.planted)
+
+    def mornings(self) -> Iterator[Morning]:
+        """The history of the panel on each morning, which has the runs up to then."""
+        morning = Morning()
+        for moment in self.panel["mornings"]:
+            series_until: list[dict[str, Any]] = []
+            for series in self.panel["series"]:
+                points = [point for point in series["points"] if point[0] <= moment]
+                series_until.append({**series, "points": points})
+            morning.record({**self.panel, "series": series_until})
+            yield morning
+
+
+def panels_with_losses_or_none(folder: Path, first: int, last: int) -> Iterator[PlantedPanel]:
+    """The panels of a folder with lasting losses, and those without any event, from a number to one before another."""
+    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text())
+    for name in sorted(truth)[first:last]:
+        planted = truth[name]
+        has_lasting_loss = planted["kind"] == "lasting" and _planted_losses(planted)
+        if planted["kind"] == "none" or has_lasting_loss:
+            panel = json.loads((folder / "panels" / f"{name}.json").read_text())
+            yield PlantedPanel(name, panel, planted)
+
+
+def _planted_losses(planted: dict[str, Any]) -> list[dict[str, Any]]:
+    return [group for group in planted["groups"] if group["direction"] == "down"]
 
 
 def _run_of(point: tuple[int, float, dict[str, Any]]) -> tuple[int, str, str]:

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.capability("experiments.gate")
 Cli = Callable[..., CliResult]
 SERVICES = ("github", "gitlab")
 MARKER = "<!-- iowatch gate -->"
+PICTURE = "![Changes](gate.svg)\n"
 
 
 def vendored_schema(name: str) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def test_pull_request_has_no_secret_and_changes_no_cache() -> None:
     assert by_action["actions/cache/save"]["if"] == "always() && github.event_name == 'push'"
     assert "actions/cache/restore" in by_action
     assert document["on"]["push"]["branches"] == ["main"]
-    # Actions are pinned by commit.
+    # Actions are pinned by commit. Public workflows state the same commits beside the same versions (2026-12-01).
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", str(step["uses"])) for step in gate["steps"] if "uses" in step)
 
 
@@ -169,7 +170,7 @@ def run_gate(service: str, checkout: Path, **variables: str) -> subprocess.Compl
         "PACKAGE": "hdf5", "BUILD": "", "MARGIN": "10%", "MINUTES": "15", "UNDECIDED": "fail", "CODE": "0",
         "WORDS": str(checkout.parent / "words"), "GITHUB_STEP_SUMMARY": str(checkout.parent / "summary"),
         "BEFORE": "", "GITHUB_EVENT_NAME": "pull_request", "CI_MERGE_REQUEST_IID": "7",
-        "CI_COMMIT_BEFORE_SHA": "0" * 40,
+        "CI_COMMIT_BEFORE_SHA": "0" * 40, "CI_PIPELINE_ID": "31",
     }  # fmt: skip
     return run_script(scripts(service)["gate"], checkout, **{**stated, **variables})
 
@@ -216,6 +217,14 @@ def test_gitlab_compares_with_where_the_merge_request_left_its_target(checkout: 
     first = revision(checkout, "HEAD~2")
     run_gate("gitlab", checkout, CI_MERGE_REQUEST_DIFF_BASE_SHA=first)
     assert (checkout.parent / "words").read_text().splitlines()[2] == f"git:.@{first}"
+
+
+@pytest.mark.parametrize("event_type", ["merged_result", "merge_train"])
+def test_merged_results_are_compared_with_the_target(event_type: str, checkout: Path) -> None:
+    """Otherwise what the target lost since the branch began would be taken for a loss of the merge request."""
+    first, second = revision(checkout, "HEAD~2"), revision(checkout, "HEAD~1")
+    run_gate("gitlab", checkout, CI_MERGE_REQUEST_DIFF_BASE_SHA=first, CI_MERGE_REQUEST_EVENT_TYPE=event_type)
+    assert (checkout.parent / "words").read_text().splitlines()[2] == f"git:.@{second}"
 
 
 # The shell of the job that comments
@@ -301,12 +310,22 @@ needs_programs = pytest.mark.skipif(
 PATHS = {"github": "/repos/o/hdf5/issues", "gitlab": "/projects/5/merge_requests/7/notes"}
 
 
+def write_report(service: str, directory: Path, text: str, pipeline: int = 31) -> str:
+    """Write the report as the job that decides leaves it; returns its part that is in the comment."""
+    if service == "github":
+        (directory / "gate.md").write_text(text)
+        return text
+    (directory / "gate.md").write_text(f"{text}\n<!-- pipeline {pipeline} -->\n")
+    return f"{text}\n"
+
+
 def run_comment(
     service: str, directory: Path, comments: CommentService, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     stated = {
         "TOKEN": "t0ken", "NUMBER": "7", "GITHUB_API_URL": comments.address, "GITHUB_REPOSITORY": "o/hdf5",
         "IOWATCH_TOKEN": "t0ken", "CI_API_V4_URL": comments.address, "CI_PROJECT_ID": "5", "CI_MERGE_REQUEST_IID": "7",
+        "CI_PIPELINE_ID": "31",
     }  # fmt: skip
     return run_script(scripts(service)["comment"], directory, **{**stated, **variables})
 
@@ -317,16 +336,16 @@ def test_comment_is_made_by_one_post_and_replaced_later(
     service: str, method: str, tmp_path: Path, comments: CommentService
 ) -> None:
     """Quotes, line breaks and other alphabets arrive as they are; the picture, a file beside the text, is left out."""
-    text = '**"new" is not slower**\n\n| $HOME `id` | ä |\n\n![Changes](gate.svg)\n'
-    (tmp_path / "gate.md").write_text(text)
+    text = f'**"new" is not slower**\n\n| $HOME `id` | ä |\n\n{PICTURE}'
+    report = write_report(service, tmp_path, text)
     first = run_comment(service, tmp_path, comments)
     assert first.returncode == 0, first.stderr
-    expected = f'{MARKER}\n**"new" is not slower**\n\n| $HOME `id` | ä |\n\n'
+    expected = f"{MARKER}\n{report.replace(PICTURE, '')}"
     assert [comment["body"] for comment in comments.comments] == [expected]
-    (tmp_path / "gate.md").write_text("**slower**\n")
+    report = write_report(service, tmp_path, "**slower**\n")
     second = run_comment(service, tmp_path, comments)
     assert second.returncode == 0, second.stderr
-    assert [comment["body"] for comment in comments.comments] == [f"{MARKER}\n**slower**\n"]
+    assert [comment["body"] for comment in comments.comments] == [f"{MARKER}\n{report}"]
     assert [method for method, _ in comments.writes] == ["POST", method]
     assert all(path.startswith(PATHS[service]) for _, path in comments.writes)
     assert comments.tokens == {"Bearer t0ken" if service == "github" else "t0ken"}
@@ -336,7 +355,7 @@ def test_comment_is_made_by_one_post_and_replaced_later(
 @pytest.mark.parametrize("service", SERVICES)
 def test_comment_of_somebody_else_is_not_replaced(service: str, tmp_path: Path, comments: CommentService) -> None:
     """Also if it begins with the marker; a comment after the first 100 is still recognised."""
-    (tmp_path / "gate.md").write_text("report\n")
+    write_report(service, tmp_path, "report\n")
     comments.add(f"{MARKER}\nnot of the workflow", "mallory", 12)
     for _ in range(100):
         comments.add("+1", "somebody", 13)
@@ -352,7 +371,7 @@ def test_comment_of_somebody_else_is_not_replaced(service: str, tmp_path: Path, 
 def test_refused_comment_fails_the_job_and_is_not_repeated(
     service: str, tmp_path: Path, comments: CommentService
 ) -> None:
-    (tmp_path / "gate.md").write_text("report\n")
+    write_report(service, tmp_path, "report\n")
     comments.refused = True
     ended = run_comment(service, tmp_path, comments)
     assert ended.returncode != 0
@@ -369,7 +388,21 @@ def test_gate_without_a_report_makes_no_comment(service: str, tmp_path: Path, co
 
 
 @needs_programs
+def test_report_of_another_pipeline_is_no_comment(tmp_path: Path, comments: CommentService) -> None:
+    """A runner of GitLab keeps the directory of the job that comments, which checks nothing out."""
+    write_report("gitlab", tmp_path, "report of another merge request\n", pipeline=30)
+    ended = run_comment("gitlab", tmp_path, comments)
+    assert (ended.returncode, comments.writes) == (0, [])
+    assert "no report of this pipeline" in ended.stdout
+
+
+def test_report_names_its_pipeline(checkout: Path) -> None:
+    run_gate("gitlab", checkout, CODE="1")
+    assert (checkout / "gate.md").read_text() == "**report**\n\n<!-- pipeline 31 -->\n"
+
+
+@needs_programs
 def test_merge_request_of_a_fork_has_no_token_and_no_comment(tmp_path: Path, comments: CommentService) -> None:
-    (tmp_path / "gate.md").write_text("report\n")
+    write_report("gitlab", tmp_path, "report\n")
     ended = run_comment("gitlab", tmp_path, comments, IOWATCH_TOKEN="")
     assert (ended.returncode, comments.writes) == (0, [])

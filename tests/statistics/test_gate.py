@@ -69,6 +69,16 @@ def record_noisy(gate: Gate[str], base_noise: float, head_noise: float, pairs: i
 
 
 def test_noise_of_the_base_leaves_out_a_result_and_the_others_decide() -> None:
+    """The quiet result is within the margin from its sixth pair on, before the noise of the other one is known.
+
+    Six pairs are the fewest (0.5 x 1.97^6 = 29.2 > 20), because the margin of 5 % is ten times its noise of 0.5 %.
+    """
+    gate = Gate(["quiet", "noisy"], GateSettings(margin=0.05))
+    record_noisy(gate, 0.6, 0.6, NOISE_PAIRS - 1)
+    gate.leave_out_hopeless(60)
+    # The noise of seven pairs is not trusted yet, so the noisy result is open and prevents a pass.
+    assert [result.state for result in gate.results.values()] == ["within", "open"]
+    assert gate.decision == "undecided"
     gate = Gate(["quiet", "noisy"], GateSettings(margin=0.05))
     record_noisy(gate, 0.6, 0.6)
     gate.leave_out_hopeless(60)
@@ -105,6 +115,37 @@ def test_every_second_run_that_is_five_times_slower_is_erratic() -> None:
         gate.record("write", GatePair(noise, noise - stall, 0.0))
     assert gate.results["write"].state == "erratic"
     assert gate.decision == "regression"
+
+
+def test_a_head_that_fails_in_some_runs_is_not_within_the_margin() -> None:
+    """One failure of the head, none of the base: open, however many pairs without a difference follow."""
+    gate = Gate(["write"])
+    gate.record_failure("write", of_head=True)
+    for _ in range(60):
+        gate.record("write", quiet_pair(0.0))
+    assert (gate.results["write"].state, gate.decision) == ("open", "undecided")
+    gate.leave_out_hopeless(0)
+    assert gate.decision == "undecided"
+
+
+@pytest.mark.parametrize(("failed_heads", "failed_bases"), [(0, 3), (2, 1)])
+def test_a_base_that_fails_as_often_excuses_the_head(failed_heads: int, failed_bases: int) -> None:
+    """The head may fail up to twice as often, as with stalls (tests/statistics/test_erratic.py)."""
+    gate = Gate(["write"])
+    for is_head in [True] * failed_heads + [False] * failed_bases:
+        gate.record_failure("write", of_head=is_head)
+    assert measure(gate, {"write": 1.0}, 1e-6, 1) == 6
+    assert gate.decision == "pass"
+
+
+def test_a_head_that_fails_often_is_erratic() -> None:
+    """0.5 x 1.97^n reaches 1 / (0.1 x 0.01) = 1000 at n = 11.2 (by hand): twelve failures, none of the base."""
+    gate = Gate(["write"])
+    for _ in range(11):
+        gate.record_failure("write", of_head=True)
+    assert gate.decision == "undecided"
+    gate.record_failure("write", of_head=True)
+    assert (gate.results["write"].state, gate.decision) == ("erratic", "regression")
 
 
 def test_only_results_that_are_left_out_decide_nothing() -> None:

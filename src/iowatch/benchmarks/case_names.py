@@ -56,13 +56,24 @@ def near_misses(name: str, runs: Iterable[str]) -> list[str]:
     run_names = list(dict.fromkeys(run.partition("#")[0] for run in runs))
     # `hdf5` and `api=hdf5,chunk=16k` are parts of names; their options may be in another order.
     words = name.lower().replace(":", ",").split(",")
-    containing = [run for run in run_names if all(word in run.lower() for word in words)]
+    containing: list[str] = []
+    for run in run_names:
+        missing_words = [word for word in words if word not in run.lower()]
+        if not missing_words:
+            containing.append(run)
     if containing and name:
         return containing[:_MAX_NEAR_MISSES]
     # Long names with the same options are all similar: only those that are about as near as the nearest one.
     similarity: dict[str, float] = {}
     for run in run_names:
-        similarity[run] = max(SequenceMatcher(None, name, accepted).ratio() for accepted in names_of_run(run))
-    nearest_first = sorted(run_names, key=lambda run: -similarity[run])
-    least_similarity = max([_LEAST_SIMILARITY, *(value - _SIMILARITY_STEP for value in similarity.values())])
-    return [run for run in nearest_first if similarity[run] >= least_similarity][:_MAX_NEAR_MISSES]
+        similarity[run] = max(_similarity(name, accepted) for accepted in names_of_run(run))
+    nearest = max(similarity.values(), default=0.0)
+    least_similarity = max(_LEAST_SIMILARITY, nearest - _SIMILARITY_STEP)
+    near_names = [run for run in run_names if similarity[run] >= least_similarity]
+    near_names.sort(key=lambda run: -similarity[run])
+    return near_names[:_MAX_NEAR_MISSES]
+
+
+def _similarity(name: str, other: str) -> float:
+    """Share of equal letters of two names, from 0 to 1."""
+    return SequenceMatcher(None, name, other).ratio()

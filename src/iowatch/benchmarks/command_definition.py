@@ -23,15 +23,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from iowatch.benchmarks.command_metrics import PathError, compiled_pattern, metric_of_unit, parsed_path
-from iowatch.core import InputError, canonical_json, parse_size, suggest_name, to_stored_unit
-from iowatch.core.yamlfile import CheckedModel
+from iowatch.benchmarks.options import DEFINITION_NAME
+from iowatch.core import canonical_json, parse_size, suggest_name, to_stored_unit
+from iowatch.core.yamlfile import CheckedModel, reported_as_field_fault
 
 # The result with the wall time of the program.
 RUN_OPERATION = "run"
 # Placeholders that every command has.
 _SCRATCH, _DIRECTORY = "scratch", "directory"
-# A name becomes a part of names of runs, series and ReFrame's performance variables.
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _PLACEHOLDER = re.compile(r"\{\{([a-z]\w*)\}\}|\{([a-z]\w*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 # Digits of the SHA-256 that identifies a definition in case parameters, as for workloads.
@@ -42,7 +41,7 @@ _LARGEST_DIGESTED_BYTES = 16 << 20
 
 
 def _check_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not DEFINITION_NAME.fullmatch(name):
         raise ValueError("expected a name of at most 40 small letters, digits, - and _ that begins with a letter")
     return name
 
@@ -81,18 +80,14 @@ def _check_json_path(text: str) -> str:
 
 
 def _check_unit(unit: str) -> str:
-    try:
+    with reported_as_field_fault():
         to_stored_unit(1.0, unit)
-    except InputError as error:
-        raise ValueError(f"{error.message}. {error.hint}") from None
     return unit
 
 
 def _check_size(text: str) -> str:
-    try:
+    with reported_as_field_fault():
         parse_size(text)
-    except InputError as error:
-        raise ValueError(f"{error.message}. {error.hint}") from None
     return text
 
 
@@ -145,10 +140,8 @@ class MetricFields(CheckedModel):
     def _check_fields(self) -> MetricFields:
         if (self.pattern is None) == (self.json_path is None):
             raise ValueError("expected one of 'pattern' and 'json'")
-        try:
+        with reported_as_field_fault():
             metric_of_unit(self.unit, self.direction)
-        except InputError as error:
-            raise ValueError(f"{error.message}. {error.hint}") from None
         return self
 
 

@@ -106,7 +106,7 @@ class CommandRecord:
     """What one start of a command left.
 
     Attributes:
-        definition: what the case asked for (`command.record_definition`).
+        definition: what the case asked for (`iowatch.benchmarks.command`).
         seconds: wall time of the program; None if it was not on PATH.
         status: its exit status; None likewise.
         search_path: of a program that was not on PATH, else None.

@@ -208,6 +208,10 @@ def repeat_option(default: int, help_text: str) -> Option:
     return Option("repeat", OptionType.NUMBER, help_text, default=default, minimum=1)
 
 
+# A name that a suite defines becomes a part of names of runs, series and ReFrame's performance variables.
+DEFINITION_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteDefinitions:
     """What a suite defines beside options, for options that name it (`Benchmark.definition_fields`).

@@ -34,7 +34,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface
-from iowatch.benchmarks.options import NO_DEFINITIONS, OptionError, Options, SuiteDefinitions, option_faults
+from iowatch.benchmarks.options import (
+    DEFINITION_NAME,
+    NO_DEFINITIONS,
+    OptionError,
+    Options,
+    SuiteDefinitions,
+    option_faults,
+)
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
@@ -69,8 +76,6 @@ def current_run_name(name: str) -> str:
     return f"{run_name(benchmark, case)}{hash_sign}{turn}"
 
 
-# A name of the suite becomes a part of names of runs.
-_DEFINITION_NAME = re.compile("[a-z][a-z0-9_-]{0,39}")
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
@@ -293,7 +298,7 @@ def _suite_definitions(document: YamlDocument, suite: _SuiteFile, benchmark: Ben
     entries: dict[str, Any] = {}
     faults: list[str] = []
     for name in suite.commands:
-        if not _DEFINITION_NAME.fullmatch(name):
+        if not DEFINITION_NAME.fullmatch(name):
             where = document.where(["commands", name])
             faults.append(f"{where}: field 'commands': '{name}' is no name; expected small letters, digits, - and _")
             continue

@@ -11,6 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -53,14 +54,23 @@ Entry = TypeVar("Entry")
 Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda value: () if value is None else value)]
 
 
+@contextmanager
+def reported_as_field_fault() -> Iterator[None]:
+    """Report an error in the block as a fault of the field that is checked, with what to do about it.
+
+    Raises:
+        ValueError: which pydantic reports with the field.
+    """
+    try:
+        yield
+    except (InputError, UsageError) as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
+
+
 def _check_zone_name(name: str) -> str:
     """Check a zone name; without zone data it is accepted, and commands that show times report the missing data."""
-    try:
+    with reported_as_field_fault(), suppress(MachineError):
         find_time_zone(name)
-    except UsageError as error:
-        raise ValueError(f"{error.message}. {error.hint}") from error
-    except MachineError:
-        pass
     return name
 
 

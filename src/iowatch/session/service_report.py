@@ -179,6 +179,12 @@ def report_period(history: History, system: str, period: Period, today: date) ->
     recorded_events = events.read_events(system)
     of_findings = _FindingsOfPeriod(history, system, begin_s, end_s, decisions.decisions, SeriesShares(rows))
     parts = list(of_findings.parts())
+    # All events that have a part in the period.
+    events_end_s = start_of_day(until + _DAY, zone)
+    overlapping_events: list[Event] = []
+    for event in recorded_events.events:
+        if event.start < events_end_s and event.end > begin_s:
+            overlapping_events.append(event)
     return ServiceReport(
         system=system,
         period=period,
@@ -189,18 +195,9 @@ def report_period(history: History, system: str, period: Period, today: date) ->
         open_at_end=sum(of_findings.end_of(part.finding) is None for part in parts),
         days_until_decision=tuple(of_findings.days_until_decision()),
         decisions=tuple(decision for decision in decisions.decisions if period.first <= decision.date <= until),
-        events=tuple(
-            event
-            for event in recorded_events.events
-            if event.start < start_of_day(until + _DAY, zone) and event.end > begin_s
-        ),
+        events=tuple(overlapping_events),
         faults=(*decisions.faults, *recorded_events.faults),
     )
-
-
-def _overlaps(event: Event, first: date, last: date) -> bool:
-    """Whether an event has a day between two days."""
-    return event.date <= last and (event.until or event.date) >= first
 
 
 class _FindingsOfPeriod:

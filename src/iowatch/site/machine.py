@@ -7,9 +7,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -71,6 +73,12 @@ def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess
         timeout=timeout_s,
         env={**os.environ, **variables},
     )
+
+
+def end_process_group(process: subprocess.Popen[str]) -> None:
+    """End a program that has its own session, with the programs that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def query_command(*command: str, timeout_s: float = TIMEOUT_S) -> str | None:

@@ -14,6 +14,9 @@ fewer of them, and only makes the test more careful.
 Few pairs cannot prove that a head is erratic. Until then it is *suspected* as soon as it is far slower clearly more
 often than the base, and it is *cleared* when the pairs since then reject that it is far slower in `ERRATIC_SHARE` of
 its runs.
+
+A run that fails where the other one of its pair works is far slower, however small the noise is. A head that fails
+clearly more often than the base is not cleared: a failure is no noise.
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ from iowatch.statistics.sequential import log_betting_evidence
 # Share of the pairs, more than of the base, in which an erratic head is far slower. With half of it, clearing a
 # suspected head takes twice the pairs; with twice of it, a head that stalls in every third run is cleared.
 ERRATIC_SHARE = 0.2
-# Standard deviations of a pair beyond which it is far apart: of normal noise 1 in 16,000 is. With twice as many, only
-# stalls far beyond the noise count; with half as many, every result is suspected by its noise (bench/gate.py erratic).
+# Standard deviations of a pair beyond which it is far apart: of normal noise 1 in 16,000 is, of the first six pairs
+# more, as they show the deviation roughly. With twice as many, only stalls far beyond the noise count; with half as
+# many, every result is suspected by its noise (bench/gate_erratic.py).
 _FAR_DEVIATIONS = 4.0
 # Pairs whose common distance is computed from all of them: as many as a gate measures before its first decision. With
 # twice as many, a decision after six pairs would not see their stalls.
@@ -59,8 +63,9 @@ class ErraticTest:
         least_distance: least log ratio of a pair that is far apart.
         log_gains: ln(head / base) of the mean performance of each run, stalls included.
         level_gains: the same of the medians of their repetitions, which contain no rare stalls.
-        scores: per pair 1 if the head is far slower, -1 if the base is, else 0; empty before the first pairs are
-            complete.
+        scores: per pair 1 if the head is far slower, -1 if the base is, else 0; before the first pairs are complete
+            only those of failures.
+        failed_heads, failed_bases: number of pairs in which only this side failed.
     """
 
     error: float
@@ -69,6 +74,8 @@ class ErraticTest:
     log_gains: list[float] = field(default_factory=list)
     level_gains: list[float] = field(default_factory=list)
     scores: list[int] = field(default_factory=list)
+    failed_heads: int = 0
+    failed_bases: int = 0
     _suspected_since: int | None = None
 
     def add(self, log_gain: float, level_gain: float) -> None:
@@ -79,20 +86,33 @@ class ErraticTest:
         self.level_gains.append(level_gain)
         if len(self.log_gains) == _FIRST_PAIRS:
             distance = self._distance()
-            self.scores = [self._score(gain, distance) for gain in self.log_gains]
-        # Only pairs after the suspicion can clear the head: those before it were selected by it.
-        if self._suspected_since is None and self._is_slow_more_often:
+            self.scores += [self._score(gain, distance) for gain in self.log_gains]
+        self._note_suspicion()
+
+    def add_failure(self, *, of_head: bool) -> None:
+        """Add a pair in which only one side failed; it has no log gain."""
+        if of_head:
+            self.failed_heads += 1
+        else:
+            self.failed_bases += 1
+        self.scores.append(1 if of_head else -1)
+        self._note_suspicion()
+
+    def _note_suspicion(self) -> None:
+        """Only pairs after the suspicion can clear the head: those before it were selected by it."""
+        has_first_pairs = len(self.log_gains) >= _FIRST_PAIRS
+        if has_first_pairs and self._suspected_since is None and self._is_slow_more_often:
             self._suspected_since = len(self.scores)
 
     @property
     def slow_heads(self) -> int:
-        """Number of pairs in which the head is far slower."""
-        return self.scores.count(1)
+        """Number of pairs in which the head works and is far slower."""
+        return self.scores.count(1) - self.failed_heads
 
     @property
     def slow_bases(self) -> int:
-        """Number of pairs in which the base is far slower."""
-        return self.scores.count(-1)
+        """Number of pairs in which the base works and is far slower."""
+        return self.scores.count(-1) - self.failed_bases
 
     @property
     def is_erratic(self) -> bool:
@@ -101,12 +121,15 @@ class ErraticTest:
 
     @property
     def is_suspected(self) -> bool:
-        """Whether the head is far slower clearly more often than the base, and not cleared."""
+        """Whether the head fails, or is far slower and not cleared, clearly more often than the base."""
+        if self.failed_heads > _SUSPICIOUS_RATIO * self.failed_bases:
+            return True
         return self._is_slow_more_often and self.clearing_pairs() > 0
 
     @property
     def _is_slow_more_often(self) -> bool:
-        return self.slow_heads > _SUSPICIOUS_RATIO * self.slow_bases
+        """Whether the head is far slower, failures included, clearly more often than the base."""
+        return self.scores.count(1) > _SUSPICIOUS_RATIO * self.scores.count(-1)
 
     def clearing_pairs(self) -> int:
         """Further pairs, none far apart, that clear a suspected head; 0 if it is cleared or not suspected."""

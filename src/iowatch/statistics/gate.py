@@ -7,8 +7,8 @@ Each result (a case with an operation) has two one-sided tests on the same pairs
   intersection-union test (Berger, Technometrics 24, 1982), without a correction for the number of results.
 - "slower" rejects that there is no difference. One such result stops the gate, so the results share the error rate.
 
-A third one compares the noise of both sides (`iowatch.statistics.erratic`): a head that is far slower in some of its
-runs, more often than the base by chance, is stopped as well, and is not within the margin while it is suspected.
+A third one compares the noise of both sides (`iowatch.statistics.erratic`): a head that is far slower or fails in some
+of its runs, more often than the base by chance, is stopped as well, and is not within the margin while it is suspected.
 
 All may be looked at after every pair. A difference between none and the margin is decided by whichever test ends
 first; of two that end with the same pair, "within the margin" counts.
@@ -117,7 +117,7 @@ class GateResult:
 
     @property
     def is_suspected(self) -> bool:
-        """Whether the head was far slower more often than the base, and neither erratic nor cleared yet."""
+        """Whether the head was far slower, or failed, more often than the base, and is neither erratic nor cleared."""
         return self.erratic is not None and self.erratic.is_suspected
 
     def record(self, pair: GatePair) -> None:
@@ -135,6 +135,14 @@ class GateResult:
             self.state = "within"
         elif not is_within and self.centre.is_below(0.0, self.false_alarm):
             self.state = "slower"
+
+    def record_failure(self, *, of_head: bool) -> None:
+        """Add a pair in which only one side failed, and decide if that is possible now."""
+        if self.erratic is None:
+            return
+        self.erratic.add_failure(of_head=of_head)
+        if self.erratic.is_erratic:
+            self.state = "erratic"
 
     def interval(self) -> tuple[float, float]:
         """Interval of the log gain; ends may be infinite.
@@ -211,6 +219,11 @@ class Gate(Generic[K]):
         """Add a pair of a result; ignored if it is decided, so that its error rates hold."""
         if self.results[name].state == "open":
             self.results[name].record(pair)
+
+    def record_failure(self, name: K, *, of_head: bool) -> None:
+        """Add a pair of a result in which only one side failed; ignored if the result is decided."""
+        if self.results[name].state == "open":
+            self.results[name].record_failure(of_head=of_head)
 
     def leave_out(self, name: K) -> None:
         """Exclude an open result from the decision."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -135,6 +136,35 @@ def test_commit_is_built_once_and_part_of_the_stack(source: CommitSource, var: P
     again = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", source.parts)
     assert again.stack(source.commits.contained(0)).paths == stack.paths
     assert Path(stack.paths["PATH"][0], "tool").stat().st_mtime_ns == before
+
+
+def test_clone_that_an_ended_git_left_is_made_again(source: CommitSource) -> None:
+    """A lock of a git that was killed would refuse every later checkout."""
+    good, bad = source.commits.ends
+    source.built_stack(good)
+    (clone,) = source._cache.glob("source-*")
+    (clone / ".git" / "index.lock").touch()
+    assert source.built_stack(bad).status == "installed"
+    assert not (clone / ".git" / "index.lock").exists()
+
+
+def test_half_of_a_clone_does_not_change_the_repository_around_it(
+    repository: Repository, source: CommitSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`var` may be in a checkout of the library itself, which git uses where a directory is no repository."""
+    monkeypatch.setenv("IOWATCH_VAR", str(repository.place / "var"))
+    good, _ = source.commits.ends
+    source.built_stack(good)
+    (clone,) = source._cache.glob("source-*")
+    for build in source._cache.glob("*/built"):
+        build.unlink()
+    (clone / ".git" / "HEAD").unlink()
+    (repository.place / "tool").write_text("not committed\n")
+    assert source.built_stack(good).status == "installed"
+    assert (repository.place / "tool").read_text() == "not committed\n"
+    assert repository.git("branch", "--show-current").strip() == "main"
+    repository.git("checkout", "-q", "--", "tool")
+    shutil.rmtree(repository.place / "var")
 
 
 def test_reason_of_a_failed_build_is_kept(source: CommitSource) -> None:

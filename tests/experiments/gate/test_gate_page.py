@@ -80,6 +80,19 @@ def test_point_leads_to_its_gate_with_results_and_counts(history: History, tmp_p
     assert "iowatch bisect" not in (site / "gate" / f"{first}.html").read_text()
 
 
+def test_erratic_head_is_stopped_and_has_no_search(history: History, tmp_path: Path) -> None:
+    """Its level may be that of the base, so a search by levels would not end."""
+    record_gates(
+        history, [PlannedGate(1, None, WITHIN), PlannedGate(2, 1, {"hdf5": (0.01, "erratic")}, decision="regression")]
+    )
+    text = (build(history, tmp_path) / "gates.html").read_text()
+    assert decisions(text) == [("0000001", "pass"), ("0000002", "regression")]
+    # The shape is in the decisions and in the picture of the result, each wide and narrow, and in the legend.
+    assert text.count('class="gated regression"') == 2 * 2 + 1
+    assert '<td data-label="largest loss">hdf5 erratic</td>' in text
+    assert "iowatch bisect" not in text
+
+
 def test_commit_gated_twice_shows_the_newest_and_lists_the_others(history: History, tmp_path: Path) -> None:
     old, new = record_gates(history, [PlannedGate(2, 1, SLOWER, "regression"), PlannedGate(2, 1, WITHIN)])
     site = build(history, tmp_path)

@@ -13,7 +13,10 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch.core import UsageError
+from iowatch.experiments.bisect import command as bisect_command
 from iowatch.experiments.bisect.gated_commits import find_gated_range
+from iowatch.experiments.bisect.run import BisectOptions
+from iowatch.experiments.common.commits import CommitRange
 from iowatch.experiments.common.gate_records import (
     RECORD,
     LevelChains,
@@ -295,8 +298,49 @@ def test_commit_that_a_forced_push_removed_is_refused(history: History, reposito
         gated.repository_directory(None)
 
 
+def test_search_is_for_what_is_slower_not_for_noise(history: History) -> None:
+    """A result that was left out lost more, by noise."""
+    changes = {"hdf5": (-0.12, "slower"), "netcdf4": (-0.3, "left out"), "mpiio": (-0.15, "slower")}
+    undecided = {"hdf5": (-0.04, "open"), "mpiio": (-0.08, "open")}
+    record_gates(history, [PlannedGate(2, 1, changes, "regression"), PlannedGate(3, 1, undecided, "undecided")])
+    loss = find_gated_range(history, None, "hdf5", "0000001", "0000002").largest_loss()
+    assert (loss.run, loss.operation, loss.metric) == ("benchio:api=mpiio", "write", "bandwidth")
+    # Without a slower one, as of an undecided gate, the largest loss.
+    assert find_gated_range(history, None, "hdf5", "0000001", "0000003").largest_loss().run == "benchio:api=mpiio"
+
+
 def test_commit_of_two_systems_needs_a_system(history: History) -> None:
     record_gates(history, [PlannedGate(2, 1, HDF5_WRITE), PlannedGate(2, 1, HDF5_WRITE, system="other")])
     with pytest.raises(UsageError, match="several systems: local, other"):
         find_gated_range(history, None, "hdf5", "0000001", "0000002")
     assert find_gated_range(history, "other", "hdf5", "0000001", "0000002").system == "other"
+
+
+def test_search_of_the_command_uses_what_the_gate_recorded(
+    history: History, cli: Cli, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the command states has precedence over the gate; the search itself is replaced, as it measures."""
+    first, _, third = (commit_facts(1).model_copy(update={"commit": commit}) for commit in repository.commits)
+    recorded = {
+        "head": third, "base": first, "stack": "system-openmpi", "build_command": "sh build.sh",
+        "scratch": "/dev/shm/x", "repository": str(repository.directory),
+    }  # fmt: skip
+    record_gates(history, [PlannedGate(3, 1, HDF5_WRITE, "regression", record=recorded)])
+    searches: list[tuple[tuple[object, ...], BisectOptions]] = []
+    monkeypatch.setattr(bisect_command, "commit_source", lambda *words: words)
+    monkeypatch.setattr(bisect_command, "CommitRun", lambda _, source, options: searches.append((source, options)))
+
+    def end(_: object) -> None:
+        raise UsageError("the search is replaced")
+
+    monkeypatch.setattr(bisect_command, "_search", end)
+    words = ("bisect", "--from-gates", "hdf5", first.commit[:12], third.commit[:12])
+    cli(*words)
+    cli(*words, "--suite", "smoke", "--stack", "other", "--case", "benchio:api=mpiio")
+    (source, options), (other_source, other_options) = searches
+    commits = CommitRange(repository.directory, f"{first.commit}..{third.commit}")
+    assert source == ("local", "hdf5", commits, "system-openmpi", "sh build.sh")
+    assert (options.suite, options.cases, options.operation) == ("gate", ("benchio:api=hdf5",), "write")
+    assert (options.scratch, options.like, options.metric) == (Path("/dev/shm/x"), "system-openmpi", "bandwidth")
+    assert other_source[3] == "other"
+    assert (other_options.suite, other_options.cases, other_options.metric) == ("smoke", ("benchio:api=mpiio",), None)

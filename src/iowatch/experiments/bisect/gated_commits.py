@@ -8,7 +8,13 @@ from pathlib import Path
 
 from iowatch.core import UsageError, format_day, suggest_name
 from iowatch.experiments.common.commits import git
-from iowatch.experiments.common.gate_records import CommitFacts, GateRecord, RecordedGate, read_recorded_gates
+from iowatch.experiments.common.gate_records import (
+    CommitFacts,
+    GateRecord,
+    RecordedGate,
+    RecordedResult,
+    read_recorded_gates,
+)
 from iowatch.site import system_zone
 from iowatch.store import History
 
@@ -112,22 +118,24 @@ class GatedRange:
                 ) from error
 
     def largest_loss(self) -> GatedResult:
-        """The result that lost most in the gate of BAD.
+        """The result that lost most in the gate of BAD, of those that are slower if there are any.
 
         Raises:
             UsageError: the gate has no result.
         """
-        changes: dict[float, GatedResult] = {}
+        measured: list[tuple[float, RecordedResult]] = []
         for result in self.gate.results:
             if result.change is not None:
-                operation = result.case.get("operation")
-                operation_name = str(operation) if operation else None
-                changes[result.change] = GatedResult(result.run, operation_name, result.metric)
-        if not changes:
+                measured.append((result.change, result))
+        if not measured:
             raise UsageError(
                 f"the gate of {self.gate.commit[:12]} has no result to search for", hint="--case NAME names a case"
             )
-        return changes[min(changes)]
+        # What was left out for its noise may have lost more, and no search would end with it.
+        slower = [(change, result) for change, result in measured if result.decision == "slower"]
+        _, lost_most = min(slower or measured, key=lambda measurement: measurement[0])
+        operation = lost_most.case.get("operation")
+        return GatedResult(lost_most.run, str(operation) if operation else None, lost_most.metric)
 
 
 def find_gated_range(history: History, system: str | None, package: str, good: str, bad: str) -> GatedRange:

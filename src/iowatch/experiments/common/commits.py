@@ -13,10 +13,8 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,14 +37,21 @@ _DEFAULT_BUILDS = {
 }
 
 
-def git(directory: Path, *words: str) -> str:
+def git(directory: Path, *words: str, is_top: bool = False) -> str:
     """Return the output of a git command.
+
+    Args:
+        is_top: whether the directory must be the top of its repository: a damaged one is an error then, while git would
+            otherwise use a repository around it.
 
     Raises:
         UsageError: it fails; with git's message.
     """
+    command = ["git", "-C", str(directory)]
+    if is_top:
+        command.append("--git-dir=.git")
     try:
-        completed = machine.run_program("git", "-C", str(directory), *words, timeout_s=_GIT_TIMEOUT_S)
+        completed = machine.run_program(*command, *words, timeout_s=_GIT_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"cannot run git: {error}", hint="apt-get install git") from error
     if completed.returncode != 0:
@@ -234,13 +239,27 @@ class CommitSource:
     def _checkout(self, commit: str) -> Path:
         """Check a commit out in the clone that all builds share; return its directory."""
         source = self._cache / f"source-{self._repository}"
+        try:
+            self._check_out_in(source, commit)
+        except UsageError:
+            # A git that was ended, as at the end of a gate's time, leaves its locks or half of a clone.
+            shutil.rmtree(source, ignore_errors=True)
+            self._check_out_in(source, commit)
+        return source
+
+    def _check_out_in(self, source: Path, commit: str) -> None:
+        """Check a commit out in a clone, which is made if it does not exist.
+
+        Raises:
+            UsageError: git failed.
+        """
         if not (source / ".git").exists():
             git(self.commits.directory, "clone", "--quiet", "--shared", "--no-checkout", ".", str(source))
-        git(source, "checkout", "--quiet", "--force", "--detach", commit)
-        git(source, "clean", "-ffdxq")
+        # These discard changes: never those of a checkout that `var` is in.
+        git(source, "checkout", "--quiet", "--force", "--detach", commit, is_top=True)
+        git(source, "clean", "-ffdxq", is_top=True)
         if (source / ".gitmodules").is_file():
             git(source, "submodule", "update", "--init", "--recursive", "--quiet")
-        return source
 
     def _build_command(self, source: Path, commit: str) -> str:
         """Return the command that builds a checkout.
@@ -344,8 +363,7 @@ def _run_build(script: str, variables: Mapping[str, str]) -> subprocess.Complete
         stdout, stderr = process.communicate(timeout=_BUILD_TIMEOUT_S)
     except BaseException:
         # The compilers that it started would disturb what is measured next.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        machine.end_process_group(process)
         process.wait()
         raise
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)

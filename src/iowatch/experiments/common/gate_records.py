@@ -58,7 +58,7 @@ class RecordedResult(_Document):
     Attributes:
         base, head: medians in the unit.
         change: of the performance, -0.1 is 10 % slower.
-        decision: `within`, `slower`, or a word for an undecided one.
+        decision: `within`, `slower`, `erratic`, or a word for an undecided one.
     """
 
     name: str

@@ -23,10 +23,11 @@ from iowatch.session.ab_run import AbContext, AbRunResult, make_ab_context, run_
 from iowatch.session.deadline import Deadline
 from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, stack_directory, write_stack_files
-from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
+from iowatch.statistics.interleaving import AbSchedule, AbTurn, SideName, StopRule
 from iowatch.store import History, ResultFilter
 
 _MAX_FAULTS = 3
+_OTHER_SIDES: Mapping[SideName, SideName] = {"left": "right", "right": "left"}
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,43 @@ def read_pair_runs(history: History, session: str) -> dict[int, dict[PairedResul
 
 
 @dataclass(frozen=True)
+class OneSidedFailure:
+    """A run that failed on one side of a pair and works on the other.
+
+    Attributes:
+        run: name of the planned run.
+        side: that failed.
+    """
+
+    run: str
+    side: SideName
+
+
+def read_one_sided_failures(
+    history: History, session: str, *, counts_missing: bool = True
+) -> dict[int, list[OneSidedFailure]]:
+    """Return the runs of a session that failed on one side only, by the number of the pair.
+
+    Args:
+        counts_missing: whether a run that left nothing in the history has failed, as one that hangs until its limit;
+            False for pairs whose execution was ended.
+    """
+    # Whether each run works, by pair and name, then by side.
+    works: dict[tuple[int, str], dict[str, bool]] = defaultdict(dict)
+    for row in history.runs(session):
+        if row.facts.pair and row.facts.side:
+            works[row.facts.pair, row.name.rpartition("#")[0]][row.facts.side] = row.status == "ok"
+    failures: dict[int, list[OneSidedFailure]] = defaultdict(list)
+    for (pair, run), works_on_side in works.items():
+        for side, other_side in _OTHER_SIDES.items():
+            is_missing = side not in works_on_side
+            has_failed = counts_missing if is_missing else not works_on_side[side]
+            if has_failed and works_on_side.get(other_side, False):
+                failures[pair].append(OneSidedFailure(run, side))
+    return failures
+
+
+@dataclass(frozen=True)
 class PairDemand:
     """Who asks for pairs: how many, and what happens to them.
 
@@ -101,6 +139,8 @@ class PairDemand:
         pairs_needed: number of further pairs that are certainly needed; asked before each start of ReFrame, which
             measures at most these, and fewer if they take longer than a minute. 0 ends the session.
         record: receives the runs of each pair that has results on both sides, in their order.
+        record_failure: receives each run of a pair that failed on one side only, before the other runs of the pair;
+            None ignores them.
         run_names: names of the runs that the next pairs have; asked after `pairs_needed`, not for warm-ups; None for
             all runs.
     """
@@ -108,6 +148,7 @@ class PairDemand:
     pairs_needed: Callable[[], int]
     record: Callable[[PairRuns], None]
     run_names: Callable[[], Collection[str]] | None = None
+    record_failure: Callable[[OneSidedFailure], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +258,9 @@ class _DemandedPairs(AbSchedule):
         """
         self._unreported_pairs = ()
         runs = read_pair_runs(self.history, self.session)
+        failures = read_one_sided_failures(self.history, self.session)
         for pair in pairs:
+            self._report_failures(failures.get(pair, ()))
             if pair in runs:
                 self._consecutive_faults = 0
                 self.demand.record(runs[pair])
@@ -234,9 +277,17 @@ class _DemandedPairs(AbSchedule):
         if not self._unreported_pairs:
             return
         runs = read_pair_runs(self.history, self.session)
+        failures = read_one_sided_failures(self.history, self.session, counts_missing=False)
         for pair in self._unreported_pairs:
+            self._report_failures(failures.get(pair, ()))
             if pair in runs:
                 self.demand.record(runs[pair])
+
+    def _report_failures(self, failures: Iterable[OneSidedFailure]) -> None:
+        if self.demand.record_failure is None:
+            return
+        for failure in failures:
+            self.demand.record_failure(failure)
 
 
 def make_pair_context(

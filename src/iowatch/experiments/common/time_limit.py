@@ -41,3 +41,6 @@ def time_limit(deadline: Deadline) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous_handler)
+    # What the alarm interrupted may also have taken it for something that can be done without.
+    if is_over:
+        raise TimeIsUpError("the time was over")

@@ -71,7 +71,8 @@ class CommitView:
     Attributes:
         gates: of the commit.
         page: of the newest gate.
-        largest_loss: a run that fails, else name and change of the result that lost most, or empty.
+        largest_loss: a run that fails, or a result that is erratic, else name and change of that which lost most, or
+            empty.
         bisect_command: the search between the newest commit before it that passed and this one; empty unless it was
             stopped.
     """
@@ -195,12 +196,16 @@ def _branch_view(branch: str, commits: Sequence[CommitGates], chains: LevelChain
 
 
 def _largest_loss(gate: RecordedGate) -> str:
-    """A run that fails, else name and change of the result that lost most; empty if none lost anything."""
+    """A run that fails, or a result that is erratic, else that which lost most; empty if none lost anything."""
     for run in sorted(gate.failed_runs):
         return f"{run} fails"
+    for result in gate.results:
+        if result.decision == "erratic":
+            return f"{result.name} erratic"
     losses: list[tuple[float, str]] = []
     for result in gate.results:
-        if result.change is not None and result.change < 0:
+        # What was left out for its noise did not take part in the decision.
+        if result.change is not None and result.change < 0 and result.decision != "left out":
             losses.append((result.change, result.name))
     if not losses:
         return ""
@@ -209,7 +214,10 @@ def _largest_loss(gate: RecordedGate) -> str:
 
 
 def _bisect_command(commits: Sequence[CommitGates], number: int) -> str:
-    """The search between the newest commit before one that passed and this one; empty unless it was stopped."""
+    """The search between the newest commit before one that passed and this one; empty unless a level was stopped.
+
+    A search compares the best repetitions of runs, so it does not find what makes a head erratic.
+    """
     bad = commits[number].newest
     # A commit that a forced push replaced cannot be built any more.
     if commits[number].is_missing or not any(result.decision == "slower" for result in bad.results):
@@ -273,7 +281,7 @@ def result_state(decision: str) -> str:
     """Symbol of the decision about one result."""
     if decision == "within":
         return "pass"
-    if decision == "slower":
+    if decision in ("slower", "erratic"):
         return "regression"
     return "undecided"  # open, or left out
 
@@ -288,7 +296,7 @@ def gate_state(gate: RecordedGate) -> str:
 # Symbols: shape and colour differ, so that each is recognised without the other. Words are those of the legend.
 _SYMBOLS = {
     "pass": "pass",
-    "regression": "stopped: slower",
+    "regression": "stopped: slower or erratic",
     "failed": "stopped: does not work",
     "undecided": "undecided",
 }

@@ -27,8 +27,8 @@ _COLUMNS = ("change", "interval", "pairs", "decision")
 
 
 @dataclass(frozen=True)
-class SlowPairs:
-    """Number of pairs in which a build was far slower than the other."""
+class PairCounts:
+    """Number of pairs in which something happened to one build only."""
 
     base: int
     head: int
@@ -45,6 +45,7 @@ class GatedResult:
         interval: of `change`; each end misses with at most `missed`. Ends that are not known are null.
         noise: robust standard deviation of ln(head / base) of a pair; `base_noise` the same of the base with itself.
         slow_pairs: number of pairs in which each build was far slower than the other (docs/gate.md).
+        failed_pairs: number of pairs in which each build failed and the other one did not; not among `pairs`.
     """
 
     name: str
@@ -58,7 +59,8 @@ class GatedResult:
     interval: tuple[float | None, float | None]
     noise: float
     base_noise: float
-    slow_pairs: SlowPairs
+    slow_pairs: PairCounts
+    failed_pairs: PairCounts
     pairs: int
     decision: GateState
 
@@ -204,15 +206,22 @@ def _result_document(name: str, measured: MeasuredResult) -> GatedResult:
         noise=test.noise,
         base_noise=test.base_noise,
         slow_pairs=_slow_pairs(test),
+        failed_pairs=_failed_pairs(test),
         pairs=len(test.centre.log_ratios),
         decision=test.state,
     )
 
 
-def _slow_pairs(test: GateResult) -> SlowPairs:
+def _slow_pairs(test: GateResult) -> PairCounts:
     if test.erratic is None:
-        return SlowPairs(0, 0)
-    return SlowPairs(base=test.erratic.slow_bases, head=test.erratic.slow_heads)
+        return PairCounts(0, 0)
+    return PairCounts(base=test.erratic.slow_bases, head=test.erratic.slow_heads)
+
+
+def _failed_pairs(test: GateResult) -> PairCounts:
+    if test.erratic is None:
+        return PairCounts(0, 0)
+    return PairCounts(base=test.erratic.failed_bases, head=test.erratic.failed_heads)
 
 
 def _finite_change(log_gain: float) -> float | None:
@@ -239,7 +248,7 @@ def summary(outcome: GateOutcome) -> str:
         if result.decision == "slower":
             losses.append(f"{result.name} by {_percent(-result.change)}")
         elif result.decision == "erratic":
-            losses.append(f"{result.name} erratic, {_slow_pairs_text(result)}")
+            losses.append(f"{result.name} erratic, {_erratic_text(result)}")
     if losses:
         return f"{head} is slower than {base}: {', '.join(losses)}."
     # Nothing failed and nothing is slower: all results are within the margin, or something is not known.
@@ -263,12 +272,21 @@ def _missing(outcome: GateOutcome, results: Sequence[GatedResult]) -> str:
     if not open_results:
         needed = f"{100 * LEAST_SHARE:g} % of the results must take part"
         return f"the machine is too noisy for {time}: {within_count} of {len(results)} results took part, {needed}"
-    # A head that is noisier than the base is more than a lack of time.
-    noisy = [result.name for result in open_results if _noise_reason(result)]
     texts = [f"in {time} {format_count(within_count, 'measurement')} within it, {len(open_results)} open"]
+    # A head that fails, or is noisier than the base, is more than a lack of time.
+    failing: list[str] = []
+    noisy: list[str] = []
+    for result in open_results:
+        if result.failed_pairs.head > result.failed_pairs.base:
+            failing.append(result.name)
+        elif _noise_reason(result):
+            noisy.append(result.name)
+    if failing:
+        texts.append(f"the head fails in some runs of {', '.join(failing)}")
     if noisy:
         texts.append(f"the head is noisier than the base in {', '.join(noisy)}")
-    texts.append(f"about {math.ceil(outcome.seconds_left / 60)} more minutes are needed")
+    if len(failing) < len(open_results):
+        texts.append(f"about {math.ceil(outcome.seconds_left / 60)} more minutes are needed")
     return "; ".join(texts)
 
 
@@ -279,16 +297,24 @@ _NOISIER_HEAD = 2.0
 
 def _noise_reason(result: GatedResult) -> str:
     """Why an open result is not within the margin although its level may be; empty without such a reason."""
-    if result.slow_pairs.head > result.slow_pairs.base:
-        return _slow_pairs_text(result)
+    is_slower_more_often = result.slow_pairs.head > result.slow_pairs.base
+    if is_slower_more_often or result.failed_pairs.head > result.failed_pairs.base:
+        return _erratic_text(result)
     if result.base_noise > 0 and result.noise > _NOISIER_HEAD * result.base_noise:
         return f"pairs differ by {_percent(result.noise)}, runs of the base by {_percent(result.base_noise)}"
     return ""
 
 
-def _slow_pairs_text(result: GatedResult) -> str:
-    slow = result.slow_pairs
-    return f"far slower in {slow.head} of {result.pairs} pairs (the base in {slow.base})"
+def _erratic_text(result: GatedResult) -> str:
+    """In how many pairs the head failed or was far slower."""
+    failed, slow = result.failed_pairs, result.slow_pairs
+    texts: list[str] = []
+    if failed.head:
+        all_pairs = result.pairs + failed.head + failed.base
+        texts.append(f"fails in {failed.head} of {all_pairs} pairs (the base in {failed.base})")
+    if slow.head:
+        texts.append(f"far slower in {slow.head} of {result.pairs} pairs (the base in {slow.base})")
+    return ", ".join(texts)
 
 
 def repeat_command(outcome: GateOutcome) -> str:
@@ -337,11 +363,9 @@ _DECISION_WORDS: dict[GateState, str] = {
 def _decision_text(result: GatedResult) -> str:
     """The decision of one result in words, with the pairs that are far apart."""
     words = _DECISION_WORDS[result.decision]
-    reason = ""
+    reason = _erratic_text(result)
     if result.decision == "open":
         reason = _noise_reason(result)
-    elif result.slow_pairs.head:
-        reason = _slow_pairs_text(result)
     return f"{words}: {reason}" if reason else words
 
 

@@ -30,6 +30,7 @@ from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
 from iowatch.experiments.common.pairs import (
+    OneSidedFailure,
     PairDemand,
     PairedResult,
     PairedRuns,
@@ -185,6 +186,7 @@ class GateRun:
         self.base, self.head = self._find_builds()
         self.gate: Gate[PairedResult] | None = None
         self.first_pairs: list[PairRuns] = []
+        self.first_failures: list[OneSidedFailure] = []
         self.planned: tuple[str, ...] = ()
         self.session: str | None = None
         self.is_cut_off = False
@@ -292,7 +294,7 @@ class GateRun:
             decision=decision,
             results=tuple(self._results()),
             failed=failed,
-            left_out={**self._one_sided_cases(), **self._failed_runs("left")},
+            left_out={**self._unpaired_runs(failed), **self._one_sided_cases(), **self._failed_runs("left")},
             counts=counting.differences,
             counts_refused=counting.refused,
             seconds=time.monotonic() - self.started,
@@ -306,7 +308,7 @@ class GateRun:
     def _measure(self) -> dict[str, str]:
         """Measure pairs; returns the reasons by run that fails on the head only."""
         asked = {"base": self.options.base, "head": self.options.head, "margin": self.options.settings.margin}
-        demand = PairDemand(self._pairs_needed, self._record, self._open_runs)
+        demand = PairDemand(self._pairs_needed, self._record, self._open_runs, self._record_failure)
         pair_options = PairOptions(
             seed=int(np.random.default_rng(self.options.seed).integers(2**31)),
             attributes={_ATTRIBUTE: asked},
@@ -354,6 +356,9 @@ class GateRun:
         for runs in self.first_pairs:
             results.update(dict.fromkeys(runs))
         gate = Gate([*results], self.options.settings)
+        # Failures first: a result that is within the margin after its pairs takes no further ones.
+        for failure in self.first_failures:
+            _record_failure(gate, failure)
         for runs in self.first_pairs:
             for result, sides in runs.items():
                 gate.record(result, make_gate_pair(result, sides))
@@ -366,6 +371,12 @@ class GateRun:
         for result, sides in runs.items():
             if result in self.gate.results:
                 self.gate.record(result, make_gate_pair(result, sides))
+
+    def _record_failure(self, failure: OneSidedFailure) -> None:
+        if self.gate is None:
+            self.first_failures.append(failure)
+        else:
+            _record_failure(self.gate, failure)
 
     def _open_runs(self) -> tuple[str, ...]:
         if self.gate is None:
@@ -424,6 +435,18 @@ class GateRun:
             if (side, name) in reasons or not self.is_cut_off:
                 failures[name] = reasons.get((side, name), "no result")
         return failures
+
+    def _unpaired_runs(self, failed: Mapping[str, str]) -> dict[str, str]:
+        """Reasons by run of which no pair has results of both builds, as where each failed when the other one worked.
+
+        Args:
+            failed: runs that fail on the head only, which are not among them.
+        """
+        if self.gate is None:
+            return {}
+        paired = {result.run for result in self.gate.results}
+        unpaired = [name for name in self.planned if name not in paired and name not in failed]
+        return dict.fromkeys(unpaired, "no pair has results of both builds")
 
     def _one_sided_cases(self) -> dict[str, str]:
         """Reasons by run that only one build can run."""
@@ -556,6 +579,13 @@ class GateRun:
                 _LOG.info("counts of %s: from session %s", self.base.label, session.uuid[:8])
                 return {name: recorded[name] for name in self.planned}
         return {}
+
+
+def _record_failure(gate: Gate[PairedResult], failure: OneSidedFailure) -> None:
+    """Add a run that failed on one side only to each result of the run."""
+    for result in gate.results:
+        if result.run == failure.run:
+            gate.record_failure(result, of_head=failure.side == "right")
 
 
 def make_gate_pair(result: PairedResult, runs: PairedRuns) -> GatePair:

@@ -13,13 +13,11 @@ import platform
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +28,7 @@ import yaml
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
+from iowatch.site import machine
 from iowatch.site.stack import probe as stack_probe
 from iowatch.site.stack.distributions import included_files, lock_file, with_nested_includes
 from iowatch.site.stack.load import REFERENCE_STACK, load_stack, manifest_directory
@@ -544,12 +543,6 @@ def _missing_git() -> MachineError:
     return MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.")
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
-    """End a program that has its own session, with the programs that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 def _git(*arguments: str, timeout_s: float | None = None) -> str:
     limit_s = _GIT_TIMEOUT_S if timeout_s is None else timeout_s
     _LOG.debug("starts: git %s", shlex.join(arguments))
@@ -677,7 +670,7 @@ def stream_lines(
             nonlocal is_ended
             is_ended = True
             # With the compilers that it started.
-            _end_group(process)
+            machine.end_process_group(process)
 
         try:
             alarm = _start_alarm(silence_s, end_program)

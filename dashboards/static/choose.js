@@ -41,6 +41,6 @@
     link.href = page(right, left);
     link.textContent = "the same two sides in the other order";
     line("This site has ", link, ".");
-  } else line("This comparison was not computed when the site was built: the site has pairs of stacks only.");
+  } else line("This comparison was not computed when the site was built: only pairs of stacks have pages.");
   line(code(`iowatch compare ${quoted(left)} ${quoted(right)}`), " compares them; so does this page when it is served by ", code("iowatch dashboard serve"), ".");
 })();

@@ -351,7 +351,7 @@ def comparison_values(
         fault = str(error)
         if "side" in request.left.filters:
             fault = "the A/B run has no case with results of both stacks"
-        return {"request": request, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
+        return fault_values(request, fault)
     document = comparison_document(outcome)
     # All intervals have one axis, so that they can be compared.
     scale = drawing.forest_scale((pair["ratio"], pair["ci_simultaneous"] or pair["ci"]) for pair in document["pairs"])
@@ -374,6 +374,15 @@ def comparison_values(
         "asks": any(pair["more"].isdigit() for pair in pairs),
         "only": _unpaired_counts(outcome, document),
     }
+
+
+def fault_values(request: ComparisonRequest, fault: str) -> dict[str, Any]:
+    """Values of the template `comparison_body.html` where there is no comparison.
+
+    Args:
+        fault: the reason.
+    """
+    return {"request": request, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
 
 
 def _unpaired_counts(outcome: Outcome, document: Mapping[str, Any]) -> list[tuple[str, int]]:

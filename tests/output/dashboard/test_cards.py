@@ -158,7 +158,7 @@ def test_headline_and_facts_of_franklin(franklin_history: Path) -> None:
         r"MPI-IO shared file gained \d{3} % \(×\d\.\d\) since 17 Mar 2009 \(3 sessions\)", finding_headline(finding, 3)
     )
     facts = dict(card_facts(finding))
-    assert list(facts) == ["Affected", "Unaffected", "Layer", "Probable cause", "Next step"]
+    assert list(facts) == ["Affected", "Unaffected", "Probable cause", "Layer", "Next step"]
     assert re.match(r"7 of 13 series: unaligned reads \(ior\) \+\d,\d{3} % \(×5\d\)", facts["Affected"])
     assert facts["Unaffected"].startswith("POSIX file per process: 5 of 6 series did not change")
     assert facts["Probable cause"].startswith("scheduled maintenance: upgrade to CLE 2.1UP01")

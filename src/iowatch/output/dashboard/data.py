@@ -199,6 +199,11 @@ class SystemEntry:
         return [series for series in self.series if series.headline]
 
     @cached_property
+    def session_starts(self) -> tuple[int, ...]:
+        """Starts of the sessions, epoch seconds, in order of time."""
+        return tuple(sorted(session.started_at for session in self.sessions))
+
+    @cached_property
     def newest_session(self) -> SessionRow | None:
         """The newest nightly session, the subject of the status page.
 

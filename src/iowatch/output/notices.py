@@ -374,6 +374,7 @@ def _finding_facts(finding: Finding) -> dict[str, Any]:
     file_systems = sorted({str(member.parameters.get("file_system", "")) for member in finding.members} - {""})
     return {
         **facts,
+        "needs_action": finding.needs_action,
         "line": finding_line(finding),
         "label": finding.label,
         "benchmarks": benchmarks,
@@ -571,7 +572,7 @@ def _send_waiting(outbox: Outbox, channel: ChannelSettings, deliver: Deliver) ->
     sent: list[str] = []
     queue = outbox.waiting.get(channel.name, [])
     reason, refusal = None, ""
-    # Mails that some recipients have and others refused: these wait, and later notices need not.
+    # Mails that some recipients refused, tickets that could not be closed: these wait, and later notices need not.
     partly_sent: list[Notice] = []
     while queue and reason is None:
         try:

@@ -77,13 +77,13 @@ def compose_notices(
             reported_states[finding.id] = finding.state
     sessions_and_imports = history.sessions(system)
     sessions = [row for row in sessions_and_imports if row.origin == "run"][:_MAX_SESSIONS]
-    sessions_of_suites = [row for row in sessions if not row.is_interleaved and row.facts.experiment is None]
+    sessions_of_suites = [row for row in sessions if row.is_of_suite]
     imports = [row for row in sessions_and_imports if row.origin == "import"]
     notices += composer.faulty_sessions(history, sessions_of_suites)
     notices += composer.failed_night(read_night_record(system), sessions)
-    # No session is expected on a system of which only imports are known.
-    if sessions or not imports:
-        notices += composer.overdue(sessions)
+    # An A/B run or a gate is no night. None is expected on a system of which only these or imports are known.
+    if sessions_of_suites or not (sessions or imports):
+        notices += composer.overdue(sessions_of_suites)
     notices += composer.digest(findings, sessions, imports)
     notices += stall_notices(system, settings, now)
     notices += overdue_pulse_notices(system, settings, now)

@@ -115,6 +115,11 @@ class SessionRow:
         facts = self.facts
         return facts.ab_run is not None or facts.maintenance is not None or bool(facts.interference)
 
+    @property
+    def is_of_suite(self) -> bool:
+        """Whether iowatch ran its suite, as each night: no import, no repeated cases, no step of an experiment."""
+        return self.origin == "run" and not self.is_interleaved and self.facts.experiment is None
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {

@@ -347,6 +347,25 @@ def test_retired_systems_and_imports_are_never_overdue() -> None:
     assert overdue_after_s(system(9, 8, origin="demo")) is None
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ab_run": {"left": "a", "right": "b"}},
+        {"experiment": {"title": "t", "command": "c"}},
+        {"interference": {"victim": "a"}},
+    ],
+)
+def test_an_experiment_hides_no_missed_night(facts: dict[str, object]) -> None:
+    """Nights on days 1 to 3, then only an experiment on day 6."""
+    nights = system(3, 2, 1)
+    experiment = build_session_row(9, started_at=6 * DAY_S, facts=SessionFacts.from_document(facts))
+    entry = replace(nights, sessions=(experiment, *nights.sessions))
+    assert overdue_after_s(entry) == overdue_after_s(nights)
+    assert missed_since_newest(entry, round(6.5 * DAY_S)) == 3
+    # A system of which only experiments are known has no nights.
+    assert overdue_after_s(replace(nights, sessions=(experiment,))) is None
+
+
 def test_only_expected_results_count_as_received(history: History) -> None:
     """Three results are expected; two of them and two unexpected ones are received."""
     wanted = [build_expected_result(name) for name in NAMES]

@@ -1,4 +1,4 @@
-"""What the lists of `compare.html` offer: stacks, months and events of each system, systems, and recent periods."""
+"""What the lists of `compare.html` offer: stacks, months and events of each system, and systems."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from iowatch.output.dashboard.pages.comparison import (
     fault_values,
     series_key,
 )
-from iowatch.output.dashboard.side_lists import ListedSystem, listed_sides, preselected_sides, side_groups
+from iowatch.output.dashboard.side_lists import ListedSystem, last_uses, listed_sides, preselected_sides, side_groups
 from iowatch.reference import events
 from iowatch.site import shared_zone
 from iowatch.store import History, bulk
@@ -160,10 +160,7 @@ def list_systems(history: History, names: list[str]) -> list[ListedSystem]:
         sessions = bulk.sessions_by_system(connection)
     listed: list[ListedSystem] = []
     for name in names:
-        last_use: dict[str, int] = {}
-        for use in uses:
-            if use.system == name:
-                last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+        last_use = last_uses(use for use in uses if use.system == name)
         stacks = sorted(last_use, key=lambda stack: (-last_use[stack], stack))
         starts = tuple(session.started_at for session in sessions.get(name, ()))
         # A file of events that cannot be read is reported by the pages of the site.

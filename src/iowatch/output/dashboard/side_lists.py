@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from iowatch.core import local_day
 from iowatch.reference import Event
 from iowatch.site import system_zone
+from iowatch.store import StackUse
 
 # Months of a system in a list, the newest; a year. Twice as many would be a list that nobody reads to its end.
 _MAX_MONTHS = 12
@@ -44,6 +45,14 @@ class ListedSystem:
     stacks: tuple[str, ...]
     starts: tuple[int, ...]
     events: tuple[Event, ...] = ()
+
+
+def last_uses(uses: Iterable[StackUse]) -> dict[str, int]:
+    """Time of the last run of each stack (epoch seconds), by its name; a name may have had several contents."""
+    last_use: dict[str, int] = {}
+    for use in uses:
+        last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+    return last_use
 
 
 def stack_side(stack: str, system: str) -> str:

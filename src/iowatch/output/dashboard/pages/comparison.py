@@ -42,7 +42,7 @@ from iowatch.output.comparison import (
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
 from iowatch.output.dashboard.data import SeriesEntry
-from iowatch.output.dashboard.side_lists import stack_side
+from iowatch.output.dashboard.side_lists import last_uses, stack_side
 from iowatch.reference import Event
 from iowatch.site import system_zone
 from iowatch.statistics import ComparisonSettings, Pair, SideSamples
@@ -205,9 +205,7 @@ def _nearest_event(machine: SystemEntry, finding: Finding) -> Event | None:
 
 def newest_stacks(machine: SystemEntry) -> list[str]:
     """Names of the stacks of a system with monitored series, the most recently used first."""
-    last_use: dict[str, int] = {}
-    for use in machine.stacks:
-        last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+    last_use = last_uses(machine.stacks)
     names = {series.row.stack for series in machine.watched}
     return sorted(names, key=lambda name: (-last_use.get(name, 0), name))
 

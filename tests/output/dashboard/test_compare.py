@@ -299,6 +299,10 @@ def test_site_of_one_system_compares_no_other(tmp_path: Path, three_stacks: Path
     service = CompareService(site, str(tmp_path / "history.db"))
     answer = service.answer(urlencode({"left": "stack:old,system=other", "right": "stack:new,system=local"}))
     assert answer.status == HTTPStatus.BAD_REQUEST
+    for side in ("system:other", "event:other/2023-11-20"):
+        with pytest.raises(UsageError, match="shows the system 'local' only"):
+            served_side(side, "local")
+    assert served_side("event:local/2023-11-20", "local").filters == {"system": "local"}
     # `stack:old` without a system is that of the site only.
     answer = service.answer(urlencode({"left": "stack:old", "right": "stack:new"}))
     assert re.findall(r'<tr data-verdict="([^"]*)">', answer.page) == ["slower"] * 6

@@ -148,7 +148,11 @@ def served_side(text: str, system: str | None) -> SideSpec:
     spec = parse_side(text)
     if system is None:
         return spec
-    if spec.filters.get("system", system) != system:
+    named_systems = {spec.filters.get("system", system)}
+    if spec.kind in ("system", "event"):
+        # `event:SYSTEM/DATE`: titles of events of another system are not of this site either.
+        named_systems.add(spec.name.partition("/")[0])
+    if named_systems != {system}:
         raise UsageError(f"this site shows the system '{system}' only")
     return replace(spec, filters={**spec.filters, "system": system})
 

@@ -3,6 +3,8 @@
 // server this opens the page of the pair, or states the command that compares it. The address keeps both sides.
 (() => {
   const form = document.getElementById("choice"), answer = document.getElementById("answer");
+  // Without two sides to choose there is no form.
+  if (!form) return;
   const { served, pairs } = JSON.parse(document.getElementById("pairs").textContent);
   const lists = [form.elements.left, form.elements.right];
   form.hidden = false;

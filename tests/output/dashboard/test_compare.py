@@ -166,6 +166,10 @@ def test_site_without_two_sides_has_no_page_of_lists(tmp_path: Path) -> None:
     site = build(tmp_path)
     assert not (site / "compare.html").exists()
     assert "compare.html" not in (site / "comparisons.html").read_text(encoding="utf-8")
+    # The address of the page still compares what a reader names.
+    page = CompareService(site, str(tmp_path / "history.db")).answer("").page
+    assert "Nothing to choose" in page
+    assert "<form" not in page
 
 
 # In the browser

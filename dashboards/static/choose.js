@@ -3,25 +3,25 @@
 // server this opens the page of the pair, or states the command that compares it. The address keeps both sides.
 (() => {
   const form = document.getElementById("choice"), answer = document.getElementById("answer");
+  // Without two sides to choose there is no form.
+  if (!form) return;
   const { served, pairs } = JSON.parse(document.getElementById("pairs").textContent);
   const lists = [form.elements.left, form.elements.right];
   form.hidden = false;
+  // An address may name a side that is in no list.
+  const select = (list, side) => {
+    if (![...list.options].some((option) => option.value === side)) list.add(new Option(side, side));
+    list.value = side;
+  };
   // ?left=…&right=… asks for the comparison; #left=…&right=… only preselects.
   const asked = new URLSearchParams(location.search), preselected = new URLSearchParams(location.hash.slice(1));
   for (const list of lists) {
     const side = asked.get(list.name) ?? preselected.get(list.name);
-    if (!side) continue;
-    // An address may name a side that is in no list.
-    if (![...list.options].some((option) => option.value === side)) list.add(new Option(side, side));
-    list.value = side;
+    if (side) select(list, side);
   }
   document.getElementById("swap").addEventListener("click", () => {
     const sides = lists.map((list) => list.value);
-    lists.forEach((list, i) => {
-      const side = sides[1 - i];
-      if (![...list.options].some((option) => option.value === side)) list.add(new Option(side, side));
-      list.value = side;
-    });
+    lists.forEach((list, i) => select(list, sides[1 - i]));
   });
   if (served) return;
   form.addEventListener("submit", (event) => {
@@ -41,6 +41,6 @@
     link.href = page(right, left);
     link.textContent = "the same two sides in the other order";
     line("This site has ", link, ".");
-  } else line("This comparison was not computed when the site was built: the site has pairs of stacks only.");
+  } else line("This comparison was not computed when the site was built: only pairs of stacks have pages.");
   line(code(`iowatch compare ${quoted(left)} ${quoted(right)}`), " compares them; so does this page when it is served by ", code("iowatch dashboard serve"), ".");
 })();

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -14,10 +15,11 @@ import pytest
 from click.testing import Result
 
 from iowatch.core import UsageError
+from iowatch.findings import Resolution
 from iowatch.reference import events, reviews
 from iowatch.session.service_report import Period, parse_quarter, quarter_of, report_period
 from iowatch.store import History
-from tests.builders import build_expected_result, build_result, build_run, build_session, store_session
+from tests.builders import build_expected_result, build_output, build_result, build_run, build_session, store_session
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio
 
 Cli = Callable[..., Result]
@@ -40,7 +42,7 @@ def test_a_quarter_is_three_months_of_the_calendar(text: str, first: date, last:
     assert quarter_of(first) == quarter_of(last) == quarter
 
 
-@pytest.mark.parametrize("text", ["2025", "2025-Q5", "0000-Q1", "25-Q1", "2025-Q1-Q2"])
+@pytest.mark.parametrize("text", ["2025", "2025-Q5", "0000-Q1", "9999-Q4", "25-Q1", "2025-Q1-Q2"])
 def test_what_is_no_quarter_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a quarter"):
         parse_quarter(text)
@@ -69,7 +71,10 @@ def test_a_loss_costs_its_days_in_the_period_times_its_share(
 
 def test_nothing_is_lost_after_the_newest_run(record_and_update: RecordAndUpdate, history: History) -> None:
     record_and_update(slower_mpiio(), date(2025, 3, 31))
-    assert report_period(history, "planted", parse_quarter("2025-Q3"), TODAY).is_empty
+    later = report_period(history, "planted", parse_quarter("2025-Q3"), TODAY)
+    assert later.is_empty
+    # The loss is not over because nobody measures it any more.
+    assert (later.lost_hours, later.open_at_end, later.began) == (0.0, 1, 0)
     assert report_period(history, "planted", parse_quarter("2024-Q4"), TODAY).is_empty
 
 
@@ -138,6 +143,56 @@ def test_nights_of_a_blackout_are_not_missed(history: History, root: Path) -> No
     assert (report.availability.nights, report.availability.blackouts) == (3, 2)
 
 
+def test_a_blackout_at_another_hour_excludes_no_night(history: History, root: Path) -> None:
+    """The sessions start at 02:00; a blackout of the working hours of each day hides no missed night."""
+    (root / "systems" / "local").mkdir(parents=True)
+    lines = "night:\n  blackouts:\n  - {reason: work, start: '08:00', end: '18:00'}\n"
+    (root / "systems" / "local" / "system.yaml").write_text(f"name: local\ntitle: mine\n{lines}", encoding="utf-8")
+    for day in (date(2025, 1, 10), date(2025, 1, 14)):
+        _store_night(history, day)
+    # A session that a person started in the working hours does not move the usual start.
+    by_hand = int(datetime(2025, 1, 14, 11, tzinfo=UTC).timestamp())
+    store_session(history, build_session("by hand", started_at=by_hand), [])
+    report = report_period(history, "local", FIRST_QUARTER, date(2025, 1, 15))
+    assert report.availability is not None
+    # 10 to 14 January, of which the 11th to the 13th were missed.
+    assert (report.availability.nights, report.availability.measured, report.availability.blackouts) == (5, 2, 0)
+
+
+def test_a_night_whose_runs_all_failed_is_not_measured(history: History, root: Path) -> None:
+    _store_night(history, date(2025, 1, 10))
+    started_at = int(datetime(2025, 1, 11, 2, tzinfo=UTC).timestamp())
+    failed = build_run(output=build_output(status="failed", reason="no space"), started_at=started_at)
+    store_session(history, build_session("failed", started_at=started_at), [failed], expected=[build_expected_result()])
+    report = report_period(history, "local", FIRST_QUARTER, date(2025, 1, 12))
+    assert report.availability is not None
+    assert (report.availability.nights, report.availability.measured) == (2, 1)
+
+
+def test_no_night_of_a_retired_system_is_missed(history: History, root: Path) -> None:
+    (root / "systems" / "local").mkdir(parents=True)
+    text = "name: local\ntitle: mine\nretired: switched off in January\n"
+    (root / "systems" / "local" / "system.yaml").write_text(text, encoding="utf-8")
+    for day in (date(2025, 1, 10), date(2025, 1, 12)):
+        _store_night(history, day)
+    report = report_period(history, "local", FIRST_QUARTER, TODAY)
+    assert report.availability is not None
+    assert (report.availability.nights, report.availability.measured) == (3, 2)
+
+
+def test_a_loss_of_two_sessions_ends_with_the_third(record_and_update: RecordAndUpdate, history: History) -> None:
+    """Its first run is an hour after the start of its first session."""
+    (finding, *_) = [finding for finding in record_and_update(slower_mpiio(), date(2025, 2, 24)) if finding.is_loss]
+    day_s = 86_400
+    starts = [number * day_s for number in range(10)]
+    short = replace(finding, first_after=3 * day_s + 3600, resolution=Resolution("transient", sessions=2))
+    assert short.end(starts) == 5 * day_s
+    # Without a session after it, and without the sessions, its end is not known.
+    assert short.end(starts[:5]) is None
+    assert short.end() is None
+    assert replace(short, resolution=Resolution("not confirmed")).end(starts) is None
+
+
 def test_the_sheet_has_the_same_figures_in_all_forms(
     record_and_update: RecordAndUpdate, history: History, cli: Cli, tmp_path: Path
 ) -> None:
@@ -164,6 +219,8 @@ def test_the_sheet_has_the_same_figures_in_all_forms(
         (("--from", "2025-02-01", "--to", "2025-01-01"), "before it begins"),
         (("--from", "2024-01-01", "--to", "2024-01-31"), "no system has a session or a finding"),
         (("--system", "other"), "other"),
+        (("--from", "0001-01-01"), "is not in the years 2000 to 2099"),
+        (("--from", "2025-01-01", "--to", "9999-12-31"), "is not in the years 2000 to 2099"),
     ],
 )
 def test_wrong_periods_are_refused(

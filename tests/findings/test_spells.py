@@ -58,8 +58,8 @@ def test_spell_is_closed_with_its_length(history: History, root: Path, nights: i
     # Nights of the loss are 40 to 39 + nights: it is over with the session of the next one.
     session_after = history.sessions(last.system)[-1].started_at + (40 + nights) * DAY_S
     assert (last.resolution.kind, last.resolution.sessions) == ("spell", nights)
-    assert last.end == last.resolution.since
-    assert last.end == pytest.approx(session_after, abs=3600)
+    assert last.end() == last.resolution.since
+    assert last.end() == pytest.approx(session_after, abs=3600)
     assert format_resolution(last) == f"a spell of {nights} sessions, over"
     # It is over within four sessions, and its end is nothing to act on.
     for morning in findings_by_morning[nights + 3 :]:

@@ -130,9 +130,9 @@ def alarm_event(finding: Finding, lost_share: float, newest_s: int, per_year: fl
     for morning in finding.probable_mornings or ():
         days.append(max(0.0, (morning.time - finding.first_after) / DAY_S))
         probabilities.append(morning.probability)
-    end_s = newest_s
-    if finding.resolution is not None and finding.resolution.since is not None:
-        end_s = finding.resolution.since
+    end_s = finding.end()
+    if end_s is None:
+        end_s = newest_s
     return AlarmEvent(
         mornings=tuple(days),
         probabilities=tuple(probabilities),

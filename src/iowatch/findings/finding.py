@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -190,6 +191,9 @@ ResolutionKind = Literal[
 - superseded: a later level of its series is accepted.
 - over: of a pattern: the newest sessions show it no longer.
 """
+
+# Those with which a change is over; with the others it was none, or another level is accepted.
+_ENDING_KINDS: tuple[ResolutionKind, ...] = ("transient", "spell", "returned", "over")
 
 
 @dataclass(frozen=True)
@@ -669,12 +673,23 @@ class Finding:
     pattern: PatternKind | None = None
     probable_mornings: tuple[ProbableMorning, ...] | None = None
 
-    @property
-    def end(self) -> int | None:
-        """Epoch seconds from which on its change is over; None while it is not, or where that was not recorded."""
-        if self.resolution is None or self.resolution.kind not in ("returned", "over", "spell"):
+    def end(self, session_starts: Sequence[int] = ()) -> int | None:
+        """When its change was over, epoch seconds; None while it is not, or where that is not known.
+
+        Args:
+            session_starts: of the sessions of its system, epoch seconds, in order of time: of a loss that went on for
+                some sessions only their number may be recorded. Without them such a loss has no end.
+        """
+        resolution = self.resolution
+        if resolution is None or resolution.kind not in _ENDING_KINDS:
             return None
-        return self.resolution.since
+        if resolution.since is not None or resolution.sessions is None:
+            return resolution.since
+        # It is over with the first session after the last one that showed it; its first run is later than the start of
+        # its first session.
+        first_session = max(0, bisect_right(session_starts, self.first_after) - 1)
+        position = first_session + resolution.sessions
+        return session_starts[position] if position < len(session_starts) else None
 
     @property
     def needs_action(self) -> bool:

@@ -29,11 +29,11 @@ from iowatch.store import History, RunRow, SeriesFilter, SeriesPoints, SeriesRow
 _Points = TypeVar("_Points", SeriesPoints, SeriesSamples)
 
 MIN_OBSERVATIONS = DetectorSettings().min_observations
+"""Series with fewer observations are not assessed."""
 
 MEASURED_S = 30 * DAY_S
 """A series that was not measured for this time has no newest session and shows nothing new. With twice as much, a case
 that a suite no longer has keeps its findings for two months."""
-"""Series with fewer observations are not assessed."""
 
 
 def headline_series(history: History, system: str) -> list[SeriesRow]:

@@ -77,13 +77,13 @@ def compose_notices(
             reported_states[finding.id] = finding.state
     sessions_and_imports = history.sessions(system)
     sessions = [row for row in sessions_and_imports if row.origin == "run"][:_MAX_SESSIONS]
-    sessions_of_suites = [row for row in sessions if not row.is_interleaved and row.facts.experiment is None]
+    sessions_of_suites = [row for row in sessions if row.is_of_suite]
     imports = [row for row in sessions_and_imports if row.origin == "import"]
     notices += composer.faulty_sessions(history, sessions_of_suites)
     notices += composer.failed_night(read_night_record(system), sessions)
-    # No session is expected on a system of which only imports are known.
-    if sessions or not imports:
-        notices += composer.overdue(sessions)
+    # An A/B run or a gate is no night. None is expected on a system of which only these or imports are known.
+    if sessions_of_suites or not (sessions or imports):
+        notices += composer.overdue(sessions_of_suites)
     notices += composer.digest(findings, sessions, imports)
     notices += stall_notices(system, settings, now)
     notices += overdue_pulse_notices(system, settings, now)
@@ -374,6 +374,7 @@ def _finding_facts(finding: Finding) -> dict[str, Any]:
     file_systems = sorted({str(member.parameters.get("file_system", "")) for member in finding.members} - {""})
     return {
         **facts,
+        "needs_action": finding.needs_action,
         "line": finding_line(finding),
         "label": finding.label,
         "benchmarks": benchmarks,
@@ -571,7 +572,7 @@ def _send_waiting(outbox: Outbox, channel: ChannelSettings, deliver: Deliver) ->
     sent: list[str] = []
     queue = outbox.waiting.get(channel.name, [])
     reason, refusal = None, ""
-    # Mails that some recipients have and others refused: these wait, and later notices need not.
+    # Mails that some recipients refused, tickets that could not be closed: these wait, and later notices need not.
     partly_sent: list[Notice] = []
     while queue and reason is None:
         try:

@@ -51,7 +51,9 @@ def summary(report: ServiceReport) -> str:
     availability = report.availability
     measured = "Imported measurements"
     if availability is not None:
-        measured = f"{_format_share(availability.measured, availability.nights)} of the nights measured"
+        measured = "No session was due"
+        if availability.nights:
+            measured = f"{_format_share(availability.measured, availability.nights)} of the nights measured"
     began = f"{format_count(report.began, 'finding')} began"
     open_at_end = f"{report.open_at_end} open at the end"
     cost = "no loss of performance"
@@ -101,8 +103,6 @@ def _format_parts(part: int, whole: int) -> str:
 
 def _format_share(part: int, whole: int) -> str:
     """A share in per cent, 100 only if nothing is missing: `96 %`, `99.9 %`."""
-    if not whole:
-        return "0 %"
     percent = 100 * part / whole
     if part < whole and percent >= 99:
         # Rounded down: 1,999 of 2,000 are not all.

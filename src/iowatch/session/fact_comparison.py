@@ -219,8 +219,7 @@ def _may_vary(difference: FactDifference, entries: Sequence[str]) -> bool:
 def _compared_sessions(history: History, system: str) -> Iterator[SessionRow]:
     """Sessions whose facts were compared, newest first; experiments change facts on purpose."""
     for row in history.sessions(system):
-        is_ordinary = row.origin == "run" and not row.is_interleaved and row.facts.experiment is None
-        if is_ordinary and row.facts.fact_differences is not None:
+        if row.is_of_suite and row.facts.fact_differences is not None:
             yield row
 
 

@@ -18,8 +18,7 @@ _MAX_SESSIONS = 400
 def own_sessions(history: History, system: str) -> Iterator[SessionRow]:
     """Sessions of suites that iowatch itself ran, newest first; no import, and no step of an experiment."""
     for session in history.sessions(system):
-        is_experiment = session.is_interleaved or session.facts.experiment is not None
-        if session.origin == "run" and not is_experiment:
+        if session.is_of_suite:
             yield session
 
 

@@ -7,22 +7,26 @@ period -> `iowatch.output.service_report` prints it. Everything is computed when
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import chain
+from statistics import median_low
 
 from iowatch.core import DAY_S, UsageError, local_day, missing_results, settings, start_of_day
 from iowatch.findings import SURE_STATES, Finding, ResolutionKind, SeriesShares, headline_series, load_findings
 from iowatch.reference import DecisionKind, Event, events, reviews
-from iowatch.session.blackouts import blackout_windows
+from iowatch.session.blackouts import current_blackout
 from iowatch.session.last_sessions import own_sessions
-from iowatch.site import load_system, system_zone
+from iowatch.site import NightlyPolicy, load_system, system_zone
 from iowatch.statistics.alarm_cost import lost_user_hours
 from iowatch.store import History, SessionRow
 
 _DAY = timedelta(days=1)
 _MONTHS_OF_QUARTER = 3
-_QUARTER = re.compile(r"(?P<year>\d{4})-?Q(?P<number>[1-4])", re.IGNORECASE)
+# Of this century: dates beyond the calendar of Python have no quarter before or after them.
+_QUARTER = re.compile(r"(?P<year>20\d\d)-?Q(?P<number>[1-4])", re.IGNORECASE)
 # Findings that were resolved for these reasons were no loss that its users had.
 _NO_LOSS: tuple[ResolutionKind, ...] = ("not confirmed", "part of another", "recovery")
 # Decisions that say what is done about a finding; a note or an owner does not.
@@ -57,7 +61,6 @@ def quarter_of(day: date) -> Period:
     """The quarter of the calendar that contains a day."""
     first_month = _MONTHS_OF_QUARTER * ((day.month - 1) // _MONTHS_OF_QUARTER) + 1
     first = date(day.year, first_month, 1)
-    # Four months and a day after the first day of a quarter is always in the next one.
     next_first = (first + timedelta(days=95)).replace(day=1)
     return Period(first, next_first - _DAY)
 
@@ -69,7 +72,7 @@ def parse_quarter(text: str) -> Period:
         UsageError: no quarter.
     """
     match = _QUARTER.fullmatch(text.strip())
-    if match is None or int(match["year"]) == 0:
+    if match is None:
         raise UsageError(f"'{text}' is not a quarter", hint="Expected for example 2026-Q3.")
     return quarter_of(date(int(match["year"]), _MONTHS_OF_QUARTER * int(match["number"]), 1))
 
@@ -79,10 +82,10 @@ class Availability:
     """How much of the nightly measurement a period has.
 
     Attributes:
-        nights: days of the period on which a session was due: from the first session of the system on, before today,
-            without those on which nothing was measured because of a blackout.
+        nights: days of the period on which a session was due: from the first session of the system on (of a retired
+            system to its last one), before today, without those on which a blackout excluded it.
         measured: how many of them have a session that received results.
-        blackouts: days that were left out because of a blackout.
+        blackouts: days that were left out because nothing was measured, and a blackout contains the usual start.
         expected, received: number of results that the sessions of the period expected, and how many of them came.
     """
 
@@ -98,9 +101,8 @@ class FindingInPeriod:
     """A finding that needed action, and the part of it that lies in a period.
 
     Attributes:
-        days: number of days of the period on which it was there.
-        lost_hours: of the users in these days, by the prices of the site; 0 of a gain. Days after the newest run of
-            the system are not counted.
+        days: number of days of the period on which it was there, to the newest run of the system at most.
+        lost_hours: of the users in these days, by the prices of the site; 0 of a gain.
         began, ended: whether it began or ended in the period.
     """
 
@@ -139,9 +141,10 @@ class ServiceReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the period has no night in which a session was due, no finding and no decision."""
+        """Whether the period has no night in which a session was due, no measured day of a finding and no decision."""
         has_nights = self.availability is not None and self.availability.nights > 0
-        return not (has_nights or self.findings or self.decisions)
+        has_findings = any(part.days > 0 for part in self.findings)
+        return not (has_nights or has_findings or self.decisions)
 
     @property
     def lost_hours(self) -> float:
@@ -171,20 +174,13 @@ def report_period(history: History, system: str, period: Period, today: date) ->
     until = min(period.last, today)
     zone = system_zone(system)
     begin_s, end_s = start_of_day(period.first, zone), start_of_day(until + _DAY, zone)
-    # What was not measured any more is not counted as lost.
     rows = headline_series(history, system)
     newest_s = max((row.last or 0 for row in rows), default=0)
-    end_s = min(end_s, newest_s)
     decisions = reviews.read_decisions(system)
     recorded_events = events.read_events(system)
-    of_findings = _FindingsOfPeriod(history, system, begin_s, end_s, decisions.decisions, SeriesShares(rows))
+    times = _PeriodTimes(begin_s, end_s, newest_s)
+    of_findings = _FindingsOfPeriod(history, system, times, decisions.decisions, SeriesShares(rows))
     parts = list(of_findings.parts())
-    # All events that have a part in the period.
-    events_end_s = start_of_day(until + _DAY, zone)
-    overlapping_events: list[Event] = []
-    for event in recorded_events.events:
-        if event.start < events_end_s and event.end > begin_s:
-            overlapping_events.append(event)
     return ServiceReport(
         system=system,
         period=period,
@@ -195,24 +191,38 @@ def report_period(history: History, system: str, period: Period, today: date) ->
         open_at_end=sum(of_findings.end_of(part.finding) is None for part in parts),
         days_until_decision=tuple(of_findings.days_until_decision()),
         decisions=tuple(decision for decision in decisions.decisions if period.first <= decision.date <= until),
-        events=tuple(overlapping_events),
+        events=tuple(event for event in recorded_events.events if event.start < end_s and event.end > begin_s),
         faults=(*decisions.faults, *recorded_events.faults),
     )
 
 
+@dataclass(frozen=True)
+class _PeriodTimes:
+    """A period in epoch seconds.
+
+    Attributes:
+        begin: its first moment.
+        end: the first moment after it.
+        newest_run: time of the newest run of the system; what was not measured any more is not counted as lost.
+    """
+
+    begin: int
+    end: int
+    newest_run: int
+
+
 class _FindingsOfPeriod:
-    """The findings of a system that needed action and were there between two times (epoch seconds)."""
+    """The findings of a system that needed action and were there in a period."""
 
     def __init__(
         self,
         history: History,
         system: str,
-        begin_s: int,
-        end_s: int,
+        times: _PeriodTimes,
         decisions: Sequence[reviews.Decision],
         shares: SeriesShares,
     ) -> None:
-        self._begin_s, self._end_s = begin_s, end_s
+        self._times = times
         self._decisions = decisions
         self._zone = system_zone(system)
         self._shares = shares
@@ -222,34 +232,32 @@ class _FindingsOfPeriod:
 
     def parts(self) -> Iterator[FindingInPeriod]:
         """Each finding with the part of it that lies in the period."""
+        begin_s = self._times.begin
         for finding in self._findings:
             end_s = self.end_of(finding)
-            last_s = self._end_s if end_s is None else end_s
-            first_s = max(finding.first_after, self._begin_s)
-            if finding.first_after >= self._end_s or last_s <= self._begin_s:
+            is_over_before = end_s is not None and end_s <= begin_s
+            if finding.first_after >= self._times.end or is_over_before:
                 continue
+            # The days on which it was there and the system was measured.
+            first_s = max(finding.first_after, begin_s)
+            last_s = self._times.end if end_s is None else end_s
+            last_s = min(last_s, self._times.newest_run)
             days = max(0.0, (last_s - first_s) / DAY_S)
             lost_hours = lost_user_hours(self._shares.lost_share(finding), days, self._price)
-            began = finding.first_after >= self._begin_s
+            began = finding.first_after >= begin_s
             yield FindingInPeriod(finding, days, lost_hours, began, ended=end_s is not None)
 
     def end_of(self, finding: Finding) -> int | None:
         """When it was over, or decided to be no loss any more (epoch seconds); None if that was not before the end."""
-        end_s: int | None = None
-        if finding.resolution is not None:
+        end_s = finding.end(self._session_starts)
+        if finding.is_resolved_as("superseded") and finding.resolution is not None:
+            # The level of that time is accepted, and this loss with it.
             end_s = finding.resolution.since
-            if end_s is None and finding.resolution.sessions is not None:
-                end_s = self._end_of_sessions(finding, finding.resolution.sessions)
         elif finding.state == "accepted":
             end_s = self._decided_s(finding)
-        if end_s is None or end_s >= self._end_s:
+        if end_s is None or end_s >= self._times.end:
             return None
         return max(end_s, finding.first_after)
-
-    def _end_of_sessions(self, finding: Finding, sessions: int) -> int | None:
-        """Start of the session after the last one of a loss that went on for some sessions; None if there is none."""
-        later = [start for start in self._session_starts if start >= finding.first_after]
-        return later[sessions] if sessions < len(later) else None
 
     def _decided_s(self, finding: Finding) -> int | None:
         """End of the day on which a finding was accepted, epoch seconds; None if that is not recorded."""
@@ -258,9 +266,9 @@ class _FindingsOfPeriod:
 
     def days_until_decision(self) -> Iterator[int]:
         """Days from the beginning of each loss of the period to the first decision about it until its end."""
-        last = local_day(self._end_s - 1, self._zone)
+        last = local_day(self._times.end - 1, self._zone)
         for finding in self._findings:
-            if not finding.is_loss or not self._begin_s <= finding.first_after < self._end_s:
+            if not finding.is_loss or not self._times.begin <= finding.first_after < self._times.end:
                 continue
             decided = [decision.date for decision in self._decisions_about(finding, _DECIDING)]
             if decided and min(decided) <= last:
@@ -284,45 +292,76 @@ def _counts(finding: Finding) -> bool:
 def _assess_availability(history: History, system: str, period: Period, today: date) -> Availability | None:
     """Which nights of a period were measured, and which results came; None without any session of its own."""
     zone = system_zone(system)
-    sessions = list(own_sessions(history, system))
-    if not sessions:
-        return None
     by_day: dict[date, list[SessionRow]] = {}
-    for session in sessions:
+    for session in own_sessions(history, system):
         by_day.setdefault(local_day(session.started_at, zone), []).append(session)
-    first = max(period.first, min(by_day))
-    planned = _blackout_days(system, first, max(0, (period.last - first).days + 1))
+    if not by_day:
+        return None
+    first, last = max(period.first, min(by_day)), period.last
+    if _is_retired(system):
+        last = min(last, max(by_day))
+    excluded = _BlackoutNights(system, _usual_start(by_day, period, zone))
     nights = measured = blackouts = expected = received = 0
     day = first
-    while day <= period.last:
-        of_day = by_day.get(day, [])
-        is_measured = any(session.runs for session in of_day)
-        for session in of_day:
+    while day <= last:
+        is_measured = False
+        for session in by_day.get(day, []):
             due = history.expected(session.uuid)
+            session_results = set(history.received(session.uuid))
             expected += len(due)
-            received += len(due) - len(missing_results(due, set(history.received(session.uuid))))
-        # The session of today may still come.
+            received += len(due) - len(missing_results(due, session_results))
+            is_measured = is_measured or bool(session_results)
         if is_measured:
             nights += 1
             measured += 1
-        elif day in planned:
+        elif excluded.contains(day):
             blackouts += 1
         elif day < today:
+            # The session of today may still come.
             nights += 1
         day += _DAY
     return Availability(nights, measured, blackouts, expected, received)
 
 
-def _blackout_days(system: str, first: date, days: int) -> set[date]:
-    """The days from `first` on with a blackout; empty for a system that is not described any more."""
+def _usual_start(by_day: Mapping[date, Sequence[SessionRow]], period: Period, zone: tzinfo) -> time:
+    """The time of the day at which the sessions of a period start, or of all days where the period has none.
+
+    It is the start of one of them, the middle one: a few sessions that a person started do not change it.
+    """
+    sessions: list[SessionRow] = []
+    for day, sessions_of_day in by_day.items():
+        if period.first <= day <= period.last:
+            sessions += sessions_of_day
+    if not sessions:
+        sessions = list(chain.from_iterable(by_day.values()))
+    return median_low(datetime.fromtimestamp(session.started_at, zone).time() for session in sessions)
+
+
+class _BlackoutNights:
+    """The days on which a blackout excludes the session of a system; none if the system is not described any more.
+
+    Args:
+        start: the time of the day, in the zone of the system, at which its sessions start.
+    """
+
+    def __init__(self, system: str, start: time) -> None:
+        self._zone = system_zone(system)
+        self._start = start
+        self._policy: NightlyPolicy | None = None
+        with suppress(UsageError):
+            self._policy = load_system(system).night
+
+    def contains(self, day: date) -> bool:
+        """Whether a blackout contains the usual start on a day."""
+        if self._policy is None:
+            return False
+        moment = datetime.combine(day, self._start, self._zone).astimezone(UTC)
+        return current_blackout(self._policy, moment, self._zone) is not None
+
+
+def _is_retired(system: str) -> bool:
+    """Whether a system is not measured any more; False if it is not described any more."""
     try:
-        night = load_system(system).night
+        return load_system(system).retired is not None
     except UsageError:
-        return set()
-    zone = system_zone(system)
-    covered: set[date] = set()
-    for blackout in night.blackouts:
-        for window in blackout_windows(blackout, first, days, zone):
-            covered.add(window.start.astimezone(zone).date())
-            covered.add(window.end.astimezone(zone).date())
-    return covered
+        return False

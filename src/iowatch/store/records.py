@@ -115,6 +115,16 @@ class SessionRow:
         facts = self.facts
         return facts.ab_run is not None or facts.maintenance is not None or bool(facts.interference)
 
+    @property
+    def is_of_suite(self) -> bool:
+        """Whether iowatch ran its suite, as each night: no import and no experiment."""
+        return self.origin == "run" and not self.is_experiment
+
+    @property
+    def is_experiment(self) -> bool:
+        """Whether it repeats some cases, or is a step of an experiment: it is no night."""
+        return self.is_interleaved or self.facts.experiment is not None
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {

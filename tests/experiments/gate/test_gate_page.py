@@ -10,6 +10,7 @@ from iowatch.experiments.common.gate_records import RECORD
 from iowatch.experiments.gate import page
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import History, SessionFacts
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.experiments.gate.recorded import PlannedGate, commit_facts, record_gates
 
 WITHIN = {"hdf5": (0.01, "within")}
@@ -135,5 +136,9 @@ def test_hostile_names_and_damaged_records_are_shown_as_text(history: History, t
     assert f"gate of session {uuids[1]}: field" in (site / "gates.html").read_text()
 
 
-def test_site_without_gates_names_the_command(history: History, tmp_path: Path) -> None:
-    assert "iowatch gate --record" in (build(history, tmp_path) / "gates.html").read_text()
+def test_site_without_a_recorded_gate_has_no_page_of_gates(history: History, tmp_path: Path) -> None:
+    store_session(history, build_session("night"), [build_run(build_result())])
+    assert not (build(history, tmp_path) / "gates.html").exists()
+    # A record that cannot be read is one: its fault is on the page.
+    history.add_facts("night", SessionFacts.from_document({RECORD: {"format": 1}}))
+    assert "gate of session night" in (build(history, tmp_path) / "gates.html").read_text()

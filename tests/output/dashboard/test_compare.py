@@ -20,7 +20,7 @@ from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.compare_service import CompareService, find_compare_service, served_side
 from iowatch.output.dashboard.pages.comparison import MAX_STACKS
 from iowatch.output.dashboard.serve import make_server
-from iowatch.output.dashboard.side_lists import ListedSystem, side_groups
+from iowatch.output.dashboard.side_lists import ListedSystem, preselected_sides, side_groups
 from iowatch.store import History
 from tests.builders import build_result, build_run, build_session
 from tests.output.dashboard.browser import Browser
@@ -146,6 +146,30 @@ def test_lists_have_stacks_months_and_systems() -> None:
         "stacks of one": ["stack:new,system=one", "stack:old,system=one"],
         "months of one": ["since:2023-12-01..2023-12-31,system=one", "since:2023-11-01..2023-11-30,system=one"],
     }
+
+
+def test_lists_of_one_system_have_no_group_of_a_single_entry() -> None:
+    """Nothing can be compared with a single stack or month; of two months the newer one is the right side."""
+    assert side_groups([ListedSystem("one", ("only",), (START,))]) == []
+    groups = side_groups([ListedSystem("one", ("only",), (START, START + 20 * DAY_S))])
+    assert [group.label for group in groups] == ["months of one"]
+    assert preselected_sides(groups) == {
+        "left": "since:2023-11-01..2023-11-30,system=one",
+        "right": "since:2023-12-01..2023-12-31,system=one",
+    }
+
+
+def test_site_without_two_sides_has_no_page_of_lists(tmp_path: Path) -> None:
+    """One stack, one system, twelve nights in one month: there is nothing to choose."""
+    with History.open(str(tmp_path / "history.db")) as history:
+        fill(history, {"only": 1000.0})
+    site = build(tmp_path)
+    assert not (site / "compare.html").exists()
+    assert "compare.html" not in (site / "comparisons.html").read_text(encoding="utf-8")
+    # The address of the page still compares what a reader names.
+    page = CompareService(site, str(tmp_path / "history.db")).answer("").page
+    assert "Nothing to choose" in page
+    assert "<form" not in page
 
 
 # In the browser
@@ -279,6 +303,10 @@ def test_site_of_one_system_compares_no_other(tmp_path: Path, three_stacks: Path
     service = CompareService(site, str(tmp_path / "history.db"))
     answer = service.answer(urlencode({"left": "stack:old,system=other", "right": "stack:new,system=local"}))
     assert answer.status == HTTPStatus.BAD_REQUEST
+    for side in ("system:other", "event:other/2023-11-20"):
+        with pytest.raises(UsageError, match="shows the system 'local' only"):
+            served_side(side, "local")
+    assert served_side("event:local/2023-11-20", "local").filters == {"system": "local"}
     # `stack:old` without a system is that of the site only.
     answer = service.answer(urlencode({"left": "stack:old", "right": "stack:new"}))
     assert re.findall(r'<tr data-verdict="([^"]*)">', answer.page) == ["slower"] * 6

@@ -22,6 +22,7 @@ from iowatch.output.dashboard.data import (
     session_entry,
 )
 from iowatch.output.dashboard.each_system import SystemSite, urgency_key
+from iowatch.output.dashboard.pages.coverage import _count_missed_sessions
 from iowatch.reference import reviews
 from iowatch.store import FindingRow, History, RunRecord, SessionFacts, SessionRow, SessionStatus
 from iowatch.store.records import Origin
@@ -345,6 +346,29 @@ def test_retired_systems_and_imports_are_never_overdue() -> None:
     assert overdue_after_s(replace(one, facts=build_system(retired="replaced by another"))) is None
     assert overdue_after_s(system(9, 8, origin="import")) is None
     assert overdue_after_s(system(9, 8, origin="demo")) is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ab_run": {"left": "a", "right": "b"}},
+        {"experiment": {"title": "t", "command": "c"}},
+        {"interference": {"victim": "a"}},
+    ],
+)
+def test_an_experiment_hides_no_missed_night(facts: dict[str, object]) -> None:
+    """Nights on days 1 to 20, then only an experiment on day 23."""
+    nights = system(*range(20, 0, -1))
+    experiment = build_session_row(90, started_at=23 * DAY_S, facts=SessionFacts.from_document(facts))
+    entry = replace(nights, sessions=(experiment, *nights.sessions))
+    assert overdue_after_s(entry) == overdue_after_s(nights)
+    assert missed_since_newest(entry, round(23.5 * DAY_S)) == 3
+    # Nor does one between two nights: the nights of days 21 to 23 are missed before that of day 24.
+    last = build_session_row(91, started_at=24 * DAY_S)
+    oldest_first = [*reversed(nights.sessions), experiment, last]
+    assert _count_missed_sessions(oldest_first) == {last.id: 3}
+    # A system of which only experiments are known has no nights.
+    assert overdue_after_s(replace(nights, sessions=(experiment,))) is None
 
 
 def test_only_expected_results_count_as_received(history: History) -> None:

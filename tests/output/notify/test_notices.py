@@ -17,7 +17,7 @@ from iowatch.output.text.findings import finding_line, finding_list_lines, verdi
 from iowatch.reference import reviews
 from iowatch.session.night_record import read_night_record, write_night_record
 from iowatch.store import ExpectedResult, FindingRow, History, SessionFacts
-from tests.builders import build_output, build_run, build_session
+from tests.builders import build_output, build_result, build_run, build_session, store_session
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
 from .conftest import ISSUES, Post, prevent_overdue_notice, settings
@@ -256,6 +256,19 @@ def test_overdue_notice_is_sent_once_per_gap(history: History) -> None:
     record_session(history, "n3", start + timedelta(hours=72))
     assert sent_kinds(start + timedelta(hours=73)) == ["session"]
     assert sent_kinds(start + timedelta(hours=120)) == ["overdue"]
+
+
+def test_an_ab_run_does_not_delay_the_overdue_notice(history: History) -> None:
+    """The last night began on 2 June at 02:00, an A/B run the day after; 26 hours after the night it is overdue."""
+    post, night = Post(), datetime(2025, 6, 2, 2, tzinfo=UTC)
+    record_session(history, "night", night)
+    facts = SessionFacts.from_document({"ab_run": {"left": "a", "right": "b"}})
+    begin = int((night + timedelta(hours=24)).timestamp())
+    run = build_run(build_result(), started_at=begin)
+    store_session(history, build_session("ab", started_at=begin, facts=facts), [run])
+    notices.send_notices(history, "local", settings(overdue_hours=26), night + timedelta(hours=30), post)
+    assert [notice.kind for notice in post.sent] == ["overdue"]
+    assert post.sent[0].lines[0] == "No session since 2025-06-02 02:10 UTC; expected within 26 hours."
 
 
 def test_digest_is_sent_once_a_week_on_its_day_or_later(history: History) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from iowatch.core import InputError
-from iowatch.output.channels.notice import Notice, UndeliveredError
+from iowatch.output.channels.github import GitHub
+from iowatch.output.channels.gitlab import GitLab
+from iowatch.output.channels.jira import Jira
+from iowatch.output.channels.notice import Notice, PartlyDeliveredError, UndeliveredError
 from iowatch.output.channels.tickets import TicketSettings, finding_mark, read_tickets, ticket_links
 from iowatch.output.notice_channels import NOTICE_CHANNELS, deliver_notice
 from tests.output.notify.test_send import serving
@@ -300,6 +304,45 @@ def test_a_decision_closes_the_ticket_and_an_acknowledgement_does_not(tracker: T
     assert not tracker.only["closed"]
     deliver_notice(settings, notice(state, key=state))
     assert tracker.only["closed"]
+
+
+def test_a_ticket_that_a_person_closed_is_reopened_only_while_the_finding_needs_action(tracker: Tracker) -> None:
+    settings = channel(tracker)
+    deliver_notice(settings, notice())
+    tracker.only["closed"] = True
+    deliver_notice(settings, notice("acknowledged", key="acknowledged", needs_action=False))
+    assert tracker.only["closed"]
+    assert len(tracker.only["comments"]) == 1
+    deliver_notice(settings, notice("open", key="grown", needs_action=True))
+    assert not tracker.only["closed"]
+
+
+def test_a_late_notice_does_not_change_the_state_of_the_ticket(tracker: Tracker) -> None:
+    """The notice that it is over was refused, and is delivered after a later one: the finding has recurred."""
+    settings = channel(tracker)
+    deliver_notice(settings, notice())
+    deliver_notice(settings, replace(notice(key="recurred"), made_at=1_740_200_000))
+    deliver_notice(settings, replace(notice("resolved", key="returned"), made_at=1_740_100_000))
+    assert not tracker.only["closed"]
+    assert len(tracker.only["comments"]) == 2
+
+
+def test_a_workflow_that_cannot_close_does_not_keep_other_tickets_waiting(
+    tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = channel(tracker)
+    deliver_notice(settings, notice())
+
+    def refuse(*_: Any) -> None:
+        raise UndeliveredError("no transition")
+
+    for ticket_class in (GitLab, GitHub, Jira):
+        monkeypatch.setattr(ticket_class, "set_closed", refuse)
+    for _ in range(2):
+        with pytest.raises(PartlyDeliveredError, match="no transition"):
+            deliver_notice(settings, notice("resolved", key="returned"))
+    # The comment is written once, however often the state is tried again.
+    assert len(tracker.only["comments"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from iowatch.findings import AppliedDecision, EvidenceDifference, Finding
 from iowatch.findings.finding import MovedLayer, Outlook
-from iowatch.output.text.finding_table import finding_table_lines, wrap_lines
+from iowatch.output.text.finding_table import finding_table_lines, finding_table_notes, wrap_lines
 from iowatch.statistics import Explanation
 from iowatch.statistics.explanation import RankedCause
 from tests.builders import build_finding
@@ -76,6 +76,20 @@ def test_finding_about_which_to_decide_again_is_marked() -> None:
 def test_named_layer_is_evidence_of_the_cause() -> None:
     moved = replace(build_finding(), layer=MovedLayer("HDF5", (), (), ()))
     assert list(finding_table_lines([moved], None))[1].endswith("HDF5 moved")
+
+
+def test_notes_state_the_origin_of_results_and_what_is_not_listed() -> None:
+    first, second = findings()
+    assert list(finding_table_notes([first, second], 0)) == []
+    demonstration = replace(first, label="reconstructed")
+    assert list(finding_table_notes([demonstration, replace(second, label="reconstructed")], 1)) == [
+        "(all of these: reconstructed)",
+        "(1 closed finding is not listed; --all shows all)",
+    ]
+    assert list(finding_table_notes([demonstration, second], 2)) == [
+        f"({IDS[0]}: reconstructed)",
+        "(2 closed findings are not listed; --all shows all)",
+    ]
 
 
 def test_lines_go_on_below_the_text_of_their_title() -> None:

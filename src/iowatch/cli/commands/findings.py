@@ -41,7 +41,7 @@ from iowatch.output.finding_document import printed_finding
 from iowatch.output.text.alarm_cost import alarm_cost_document, alarm_cost_lines
 from iowatch.output.text.decisions import describe_orphaned_decision
 from iowatch.output.text.evidence import experiment_lines, log_difference_lines
-from iowatch.output.text.finding_table import finding_table_lines, wrap_lines
+from iowatch.output.text.finding_table import finding_table_lines, finding_table_notes, wrap_lines
 from iowatch.output.text.findings import finding_lines, remaining_change_lines
 from iowatch.output.text.sessions import format_no_findings, trend_lines
 from iowatch.output.text.slow_from_start import slow_series_lines
@@ -110,6 +110,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         sentences: list[str] = []
         if shown:
             print_lines(*finding_table_lines(shown, width))
+            sentences += finding_table_notes(shown, len(findings) - len(shown))
         else:
             sentences.append(format_no_findings(extent, hidden=len(findings)))
         if not everything:

@@ -18,6 +18,8 @@ from iowatch.site import system_today
 from iowatch.store import History
 
 _LAST = "last"
+# Those of quarters, too (`parse_quarter`).
+_YEARS = range(2000, 2100)
 
 
 @click.command(
@@ -83,7 +85,7 @@ def _period(quarter: str | None, first: datetime | None, last: datetime | None, 
     """The period that the options ask for; without options the last complete quarter.
 
     Raises:
-        UsageError: a quarter and days, a last day alone, or no period.
+        UsageError: a quarter and days, a last day alone, no period, or a day of another century.
     """
     if first is None and last is None:
         if quarter is not None and quarter != _LAST:
@@ -93,4 +95,9 @@ def _period(quarter: str | None, first: datetime | None, last: datetime | None, 
         raise UsageError("--quarter and --from or --to exclude each other")
     if first is None:
         raise UsageError("--to without --from", hint="--from names the first day of the period.")
-    return Period(first.date(), last.date() if last is not None else today)
+    period = Period(first.date(), last.date() if last is not None else today)
+    # The calendar of Python has no period before one that begins in its first years.
+    for day in (period.first, period.last):
+        if day.year not in _YEARS:
+            raise UsageError(f"{day} is not in the years {_YEARS.start} to {_YEARS.stop - 1}")
+    return period

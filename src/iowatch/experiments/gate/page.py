@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from iowatch.core import escape_controls
 from iowatch.experiments.common.gate_records import (
+    RECORD,
     CommitGates,
     LevelChains,
     RecordedGate,
@@ -141,6 +142,14 @@ def publish_gate_pages(site: SiteBuild) -> None:
     )
 
 
+def _has_gates(site: SiteBuild) -> bool:
+    """Whether a gate was recorded; one that cannot be read is reported on the page."""
+    for machine in site.catalogue.machines:
+        if any(RECORD in session.facts.document for session in machine.sessions):
+            return True
+    return False
+
+
 PAGE = Page(
     "gates.html",
     "Gates",
@@ -148,6 +157,7 @@ PAGE = Page(
     publish_gate_pages,
     below="comparisons.html",
     line="performance of libraries over their commits, as recorded gates measured it.",
+    has_content=_has_gates,
 )
 
 

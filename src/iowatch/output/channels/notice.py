@@ -111,10 +111,11 @@ class UndeliveredError(MachineError):
 
 
 class PartlyDeliveredError(UndeliveredError):
-    """Some recipients of a mail were refused, the others have it.
+    """A part of a notice was delivered; the others of its channel need not wait for the rest.
 
     Attributes:
-        refused: addresses of the refused ones.
+        refused: addresses of the recipients of a mail that were refused; empty for a ticket that has its comment but
+            could not be closed or reopened.
     """
 
     def __init__(self, message: str, refused: Sequence[str]) -> None:

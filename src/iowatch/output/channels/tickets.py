@@ -5,7 +5,8 @@ Data flow: notice of a finding (from the outbox) -> the ticket of that finding -
 
 A ticket contains the id of its finding as a mark, and each comment the digest of its notice. Both are looked for before
 they are written, so a repeated delivery, or one after the loss of `var/`, neither opens a second ticket nor repeats a
-comment. What a tracker is asked is in `Tracker`; `gitlab`, `github` and `jira` are one module each.
+comment. A notice that is delivered after a later one is a comment, but does not close or reopen the ticket. What a
+tracker is asked is in `Tracker`; `gitlab`, `github` and `jira` are one module each.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from iowatch.core import exclusive_file_lock, parse_json, settings, write_atomically, yamlfile
-from iowatch.output.channels.notice import ChannelSettings, Notice, Secret, UndeliveredError
+from iowatch.output.channels.notice import ChannelSettings, Notice, PartlyDeliveredError, Secret, UndeliveredError
 from iowatch.output.channels.web import send_request
 
 # A list of a hundred tickets with long texts has about 1 MB.
@@ -100,6 +101,17 @@ class TicketLink:
 
     number: str
     address: str
+
+
+@dataclass(frozen=True)
+class StoredLink(TicketLink):
+    """A ticket of the file of a system.
+
+    Attributes:
+        noticed_at: when the latest of its notices was made, epoch seconds; 0 if it is not known.
+    """
+
+    noticed_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -187,42 +199,62 @@ def deliver_ticket(tracker: type[Tracker], channel: TicketSettings, notice: Noti
     Raises:
         InputError: the token is missing or not safe.
         UndeliveredError: the tracker refused a request or cannot be reached.
+        PartlyDeliveredError: the ticket has the notice, but could not be closed or reopened.
         MachineError: the address of the ticket cannot be stored.
     """
-    finding, state = notice.facts.get("id"), notice.facts.get("state")
+    finding = notice.facts.get("id")
     if not isinstance(finding, str):
         raise UndeliveredError(f"a notice of kind '{notice.kind}' is about no finding")
-    is_over = state in _OVER
     try:
-        _deliver(tracker(channel), notice, finding, is_over)
+        _deliver(tracker(channel), notice, finding)
     except (KeyError, TypeError, AttributeError, IndexError):
         # The answer has another form than the tracker documents.
         raise UndeliveredError(f"the server does not answer as {channel.kind} does") from None
 
 
-def _deliver(tracker: Tracker, notice: Notice, finding: str, is_over: bool) -> None:
+def _deliver(tracker: Tracker, notice: Notice, finding: str) -> None:
     channel = tracker.channel
     mark, digest = finding_mark(finding), notice_mark(notice)
     text = f"{tracker.notice_text(notice)}\n\n{digest}"
     link = read_tickets(notice.system).get(channel.name, {}).get(finding)
+    is_latest = link is None or notice.made_at >= link.noticed_at
     ticket = tracker.read_ticket(link.number) if link is not None else None
     if ticket is None:
         ticket = tracker.find_ticket(mark)
     if ticket is None:
-        # Nobody needs a new ticket about what is over.
-        if is_over:
+        # Nobody needs a new ticket about what is over, or about an earlier state.
+        if notice.facts.get("state") in _OVER or not is_latest:
             return
         title = notice.title if len(notice.title) <= _TITLE_CHARACTERS else f"{notice.title[: _TITLE_CHARACTERS - 1]}…"
         ticket = tracker.open_ticket(NewTicket(title, text, mark, channel.owner_of(notice)))
-    if link is None or link.number != ticket.number:
-        _store_link(notice.system, channel.name, finding, TicketLink(ticket.number, ticket.address))
+    if is_latest:
+        stored = StoredLink(ticket.number, ticket.address, notice.made_at)
+        if stored != link:
+            _store_link(notice.system, channel.name, finding, stored)
     # A notice is written once, also if this process was killed before it could record that.
     is_written = digest in ticket.text or any(digest in comment for comment in tracker.comments(ticket))
     if not is_written:
         tracker.add_comment(ticket, text)
-    # An acknowledged finding keeps its ticket: somebody is at work.
-    if is_over != ticket.is_closed:
-        tracker.set_closed(ticket, is_over)
+    if is_latest:
+        _set_state(tracker, ticket, notice)
+
+
+def _set_state(tracker: Tracker, ticket: Ticket, notice: Notice) -> None:
+    """Close the ticket of a finding that is over, reopen that of one that needs action."""
+    if notice.facts.get("state") in _OVER:
+        closes = True
+    elif notice.facts.get("needs_action", True):
+        closes = False
+    else:
+        # Of an acknowledged finding the ticket stays as it is: who closed it has decided about the ticket.
+        return
+    if closes == ticket.is_closed:
+        return
+    try:
+        tracker.set_closed(ticket, closes)
+    except UndeliveredError as error:
+        # The comment is written. The workflow of one ticket must not keep the notices of the others waiting.
+        raise PartlyDeliveredError(error.message, ()) from error
 
 
 def finding_mark(finding: str) -> str:
@@ -242,22 +274,22 @@ def _tickets_path(system: str) -> Path:
     return settings.var_directory() / "notify" / f"{system}-tickets.json"
 
 
-def read_tickets(system: str) -> dict[str, dict[str, TicketLink]]:
+def read_tickets(system: str) -> dict[str, dict[str, StoredLink]]:
     """The tickets of a system by channel and finding; empty without any, or if the file is damaged.
 
     A lost file costs one search per finding.
     """
     try:
         document = parse_json(_tickets_path(system).read_text(encoding="utf-8"))
-        tickets: dict[str, dict[str, TicketLink]] = {}
+        tickets: dict[str, dict[str, StoredLink]] = {}
         for channel, by_finding in document["tickets"].items():
-            tickets[channel] = {finding: TicketLink(**link) for finding, link in by_finding.items()}
+            tickets[channel] = {finding: StoredLink(**link) for finding, link in by_finding.items()}
         return tickets
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _store_link(system: str, channel: str, finding: str, link: TicketLink) -> None:
+def _store_link(system: str, channel: str, finding: str, link: StoredLink) -> None:
     path = _tickets_path(system)
     with exclusive_file_lock(path):
         tickets = read_tickets(system)

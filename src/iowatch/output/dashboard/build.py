@@ -205,6 +205,25 @@ _COMPILED = _CompiledTemplates()
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
+def read_build_options(site: Path) -> dict[str, Any]:
+    """Options that a site was built with, by name (`BuildOptions`); empty for a site without them.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    options_file = site / BUILD_OPTIONS
+    if not options_file.is_file():
+        return {}
+    hint = "`iowatch dashboard build` writes it."
+    try:
+        options = core.parse_json(options_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise core.InputError(f"{options_file} is damaged: {error}", hint=hint) from error
+    if not isinstance(options, dict):
+        raise core.InputError(f"{options_file} has no options", hint=hint)
+    return options
+
+
 def link_pages(templates: Environment, pages: Sequence[Page]) -> None:
     """Let pages link to each other: the global `menu` lists those of the menu in order; `below` others by page."""
     menu = [page for page in pages if page.menu is not None]

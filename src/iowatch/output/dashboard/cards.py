@@ -180,13 +180,14 @@ def _make_card(group: str, event: Sequence[SystemFinding]) -> FindingCard:
 
 
 def _count_sessions(machine: SystemEntry, finding: Finding) -> int | None:
-    """Number of sessions with the change of a finding; None of one that is over where its end was not recorded."""
-    if finding.resolution is not None and finding.end is None:
+    """Number of sessions with the change of a finding; None of one that is over where its end is not known."""
+    end = finding.end(machine.session_starts)
+    if finding.resolution is not None and end is None:
         return None
     sessions = 0
-    for session in machine.sessions:
-        is_before_end = finding.end is None or session.started_at < finding.end
-        if session.started_at > finding.last_before and is_before_end:
+    for start in machine.session_starts:
+        is_before_end = end is None or start < end
+        if start > finding.last_before and is_before_end:
             sessions += 1
     return sessions
 

@@ -5,10 +5,8 @@ The page is that of the site, with the same template and the same code as the pa
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -17,11 +15,17 @@ from urllib.parse import parse_qs
 
 from iowatch.comparison import SIDE_KINDS, SideSpec, parse_side
 from iowatch.core import METRICS, IowatchError, MachineError, UsageError, find_time_zone
-from iowatch.output.dashboard.build import BUILD_OPTIONS, link_pages, make_template_environment, review_choices
+from iowatch.output.dashboard.build import link_pages, make_template_environment, read_build_options, review_choices
 from iowatch.output.dashboard.pages import all_pages
 from iowatch.output.dashboard.pages.compare import PAGE
-from iowatch.output.dashboard.pages.comparison import ComparisonRequest, SeriesPages, comparison_values, series_key
-from iowatch.output.dashboard.side_lists import ListedSystem, side_groups
+from iowatch.output.dashboard.pages.comparison import (
+    ComparisonRequest,
+    SeriesPages,
+    comparison_values,
+    fault_values,
+    series_key,
+)
+from iowatch.output.dashboard.side_lists import ListedSystem, last_uses, listed_sides, preselected_sides, side_groups
 from iowatch.reference import events
 from iowatch.site import shared_zone
 from iowatch.store import History, bulk
@@ -65,7 +69,7 @@ class CompareService:
             self._lock.release()
 
     def _render(self, history: History, left: str, right: str) -> PageAnswer:
-        options = self._build_options()
+        options = read_build_options(self._site)
         system = options.get("system")
         names = history.systems() if system is None else [str(system)]
         zone = shared_zone(names) if options.get("zone") is None else find_time_zone(str(options["zone"]))
@@ -81,12 +85,15 @@ class CompareService:
             if values["fault"] is not None:
                 status = HTTPStatus.BAD_REQUEST
         groups = side_groups(list_systems(history, names))
+        selected = preselected_sides(groups)
+        if left or right:
+            selected = {"left": left, "right": right}
         page = templates.get_template("compare.html").render(
             root="",
             page=PAGE.name,
             groups=groups,
-            selected={"left": left, "right": right},
-            listed={option.text for group in groups for option in group.options},
+            selected=selected,
+            listed=listed_sides(groups),
             served=True,
             pairs_of_site=[],
             left_out=[],
@@ -102,7 +109,7 @@ class CompareService:
             request = ComparisonRequest(title, served_side(left, system), served_side(right, system))
         except IowatchError as error:
             request = ComparisonRequest(title, unread, unread)
-            return {"request": request, "fault": str(error), "pairs": [], "lines": [], "notes": [], "document": {}}
+            return fault_values(request, str(error))
         values = comparison_values(history, request, self._pages_of_series(history))
         if values["fault"] is None:
             title = " against ".join(values["sides"])
@@ -120,14 +127,6 @@ class CompareService:
             if row.metric in METRICS and (self._site / page).is_file():
                 pages[series_key(row)] = page
         return pages
-
-    def _build_options(self) -> Mapping[str, Any]:
-        """Options that the site was built with; empty for a site without them."""
-        options_file = self._site / BUILD_OPTIONS
-        if not options_file.is_file():
-            return {}
-        options: Mapping[str, Any] = json.loads(options_file.read_text(encoding="utf-8"))
-        return options
 
 
 def served_side(text: str, system: str | None) -> SideSpec:
@@ -149,7 +148,11 @@ def served_side(text: str, system: str | None) -> SideSpec:
     spec = parse_side(text)
     if system is None:
         return spec
-    if spec.filters.get("system", system) != system:
+    named_systems = {spec.filters.get("system", system)}
+    if spec.kind in ("system", "event"):
+        # `event:SYSTEM/DATE`: titles of events of another system are not of this site either.
+        named_systems.add(spec.name.partition("/")[0])
+    if named_systems != {system}:
         raise UsageError(f"this site shows the system '{system}' only")
     return replace(spec, filters={**spec.filters, "system": system})
 
@@ -161,10 +164,7 @@ def list_systems(history: History, names: list[str]) -> list[ListedSystem]:
         sessions = bulk.sessions_by_system(connection)
     listed: list[ListedSystem] = []
     for name in names:
-        last_use: dict[str, int] = {}
-        for use in uses:
-            if use.system == name:
-                last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+        last_use = last_uses(use for use in uses if use.system == name)
         stacks = sorted(last_use, key=lambda stack: (-last_use[stack], stack))
         starts = tuple(session.started_at for session in sessions.get(name, ()))
         # A file of events that cannot be read is reported by the pages of the site.

@@ -199,6 +199,16 @@ class SystemEntry:
         return [series for series in self.series if series.headline]
 
     @cached_property
+    def sessions_of_suites(self) -> tuple[SessionRow, ...]:
+        """The sessions by which the next one is expected, newest first: an A/B run or a gate is no night."""
+        return tuple(session for session in self.sessions if session.is_of_suite)
+
+    @cached_property
+    def session_starts(self) -> tuple[int, ...]:
+        """Starts of the sessions, epoch seconds, in order of time."""
+        return tuple(sorted(session.started_at for session in self.sessions))
+
+    @cached_property
     def newest_session(self) -> SessionRow | None:
         """The newest nightly session, the subject of the status page.
 
@@ -429,16 +439,14 @@ _RECENT_SESSIONS = 31
 def overdue_after_s(machine: SystemEntry) -> int | None:
     """Time (epoch s) after which the next session is overdue.
 
-    None if no session is expected: a retired system, or only imports and demonstrations.
+    None if no session is expected: a retired system, or only imports, demonstrations and experiments.
     """
-    # Newest first.
-    measured = [session for session in machine.sessions if session.origin == "run"]
     is_retired = machine.facts is not None and machine.facts.retired
-    if not measured or is_retired:
+    if not machine.sessions_of_suites or is_retired:
         return None
-    newest = measured[0]
+    newest = machine.sessions_of_suites[0]
     last_activity = newest.started_at if newest.ended_at is None else newest.ended_at
-    return last_activity + max(_MIN_OVERDUE_S, round(_SLACK * usual_interval_s(measured)))
+    return last_activity + max(_MIN_OVERDUE_S, round(_SLACK * usual_interval_s(machine.sessions_of_suites)))
 
 
 def is_overdue(machine: SystemEntry, now: int) -> bool:
@@ -451,9 +459,8 @@ def missed_since_newest(machine: SystemEntry, now: int) -> int:
     """Number of sessions that should have started since the newest one up to `now` (epoch s); 0 if none is overdue."""
     if not is_overdue(machine, now):
         return 0
-    measured = [session for session in machine.sessions if session.origin == "run"]
-    interval_s = max(DAY_S, usual_interval_s(measured))
-    return max(1, (now - measured[0].started_at) // interval_s)
+    interval_s = max(DAY_S, usual_interval_s(machine.sessions_of_suites))
+    return max(1, (now - machine.sessions_of_suites[0].started_at) // interval_s)
 
 
 def is_session_running(machine: SystemEntry, now: int) -> bool:

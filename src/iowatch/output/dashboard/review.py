@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from iowatch.core import InputError, IowatchError, clean_text
 from iowatch.findings import ReviewBasis, record_decisions, record_event, review_bases
-from iowatch.output.dashboard.build import BUILD_OPTIONS
+from iowatch.output.dashboard.build import read_build_options
 from iowatch.output.review_actions import EVENT_ACTION, REVIEW_ACTIONS, ReviewAction
 from iowatch.output.text.decisions import describe_conflict, describe_decision
 from iowatch.reference import events, parse_scope, reviews
@@ -71,7 +70,7 @@ class PageBuild:
                 build = subprocess.run(
                     self._command(), capture_output=True, text=True, check=False, timeout=_BUILD_TIMEOUT_S
                 )
-            except OSError as error:
+            except (OSError, IowatchError) as error:
                 self.failed = str(error)
                 continue
             except subprocess.TimeoutExpired:
@@ -84,9 +83,7 @@ class PageBuild:
     def _command(self) -> list[str]:
         """The command that builds the site with the options of its last build."""
         options: dict[str, Any] = {"output": str(self._site), "db": self._database}
-        options_file = self._site / BUILD_OPTIONS
-        if options_file.is_file():
-            options |= json.loads(options_file.read_text(encoding="utf-8"))
+        options |= read_build_options(self._site)
         command = [sys.executable, "-m", "iowatch", "dashboard", "build"]
         for name, value in options.items():
             if value is not None:

@@ -1,14 +1,15 @@
-"""What the lists of `compare.html` offer: stacks, months and events of each system, systems, and recent periods."""
+"""What the lists of `compare.html` offer: stacks, months and events of each system, and systems."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from iowatch.core import local_day
 from iowatch.reference import Event
 from iowatch.site import system_zone
+from iowatch.store import StackUse
 
 # Months of a system in a list, the newest; a year. Twice as many would be a list that nobody reads to its end.
 _MAX_MONTHS = 12
@@ -46,14 +47,26 @@ class ListedSystem:
     events: tuple[Event, ...] = ()
 
 
+def last_uses(uses: Iterable[StackUse]) -> dict[str, int]:
+    """Time of the last run of each stack (epoch seconds), by its name; a name may have had several contents."""
+    last_use: dict[str, int] = {}
+    for use in uses:
+        last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+    return last_use
+
+
 def stack_side(stack: str, system: str) -> str:
     """The side of a stack of one system, as `iowatch compare` takes it."""
     return f"stack:{stack},system={system}"
 
 
 def side_groups(systems: Sequence[ListedSystem]) -> list[SideGroup]:
-    """Groups of the lists: the systems, then stacks, months and events of each of them; empty groups are left out."""
+    """Groups of the lists: the systems, then stacks, months and events of each of them; empty groups are left out.
+
+    Of a single system, a stack or a month without a second one is left out as well: nothing can be compared with it.
+    """
     groups: list[SideGroup] = []
+    least = 2 if len(systems) == 1 else 1
     if len(systems) > 1:
         names = [SideOption(f"system:{system.name}", system.name) for system in systems]
         groups.append(SideGroup("systems", tuple(names)))
@@ -61,10 +74,31 @@ def side_groups(systems: Sequence[ListedSystem]) -> list[SideGroup]:
         # A closed list shows its entry without the heading.
         suffix = f" on {system.name}" if len(systems) > 1 else ""
         stacks = [SideOption(stack_side(stack, system.name), f"{stack}{suffix}") for stack in system.stacks]
-        groups.append(SideGroup(f"stacks of {system.name}", tuple(stacks)))
-        groups.append(SideGroup(f"months of {system.name}", tuple(_months(system, suffix))))
+        months = list(_months(system, suffix))
+        for name, options in (("stacks", stacks), ("months", months)):
+            if len(options) >= least:
+                groups.append(SideGroup(f"{name} of {system.name}", tuple(options)))
         groups.append(SideGroup(f"events of {system.name} (choose one on both sides)", tuple(_events(system))))
     return [group for group in groups if group.options]
+
+
+def listed_sides(groups: Sequence[SideGroup]) -> set[str]:
+    """The sides of all entries of the lists, as `iowatch compare` takes them."""
+    sides: set[str] = set()
+    for group in groups:
+        sides.update(option.text for option in group.options)
+    return sides
+
+
+def preselected_sides(groups: Sequence[SideGroup]) -> dict[str, str]:
+    """The sides that the lists show first, by the name of the list: the two newest of a group, the newest on the right.
+
+    Empty texts where no group has two; a list then shows its first entry.
+    """
+    for group in groups:
+        if len(group.options) > 1:
+            return {"left": group.options[1].text, "right": group.options[0].text}
+    return {"left": "", "right": ""}
 
 
 def _months(system: ListedSystem, suffix: str) -> Iterator[SideOption]:

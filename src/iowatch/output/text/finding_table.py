@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from iowatch.core import format_count
 from iowatch.findings import Finding
 from iowatch.output.text.changes import format_factor
 from iowatch.output.text.evidence import administered_differences, format_cause_date, format_load, is_load_stated
@@ -45,6 +46,24 @@ def finding_table_lines(findings: Iterable[Finding], width: int | None) -> Itera
     for row in (_TITLES, *rows):
         cells = [_shorten(cell, length).ljust(length) for cell, length in zip(row, widths, strict=True)]
         yield (" " * _COLUMN_DISTANCE).join(cells).rstrip()
+
+
+def finding_table_notes(listed: Sequence[Finding], hidden: int) -> Iterator[str]:
+    """What the table does not show: where results were not measured on this installation, and what is not listed.
+
+    Args:
+        hidden: number of findings that are not listed.
+    """
+    ids_of_label: dict[str, list[str]] = {}
+    for finding in listed:
+        if finding.label:
+            ids_of_label.setdefault(finding.label, []).append(finding.id)
+    for label, ids in ids_of_label.items():
+        names = "all of these" if len(ids) == len(listed) else ", ".join(ids)
+        yield f"({names}: {label})"
+    if hidden:
+        verb = "is" if hidden == 1 else "are"
+        yield f"({format_count(hidden, 'closed finding')} {verb} not listed; --all shows all)"
 
 
 def _line_length(widths: Sequence[int]) -> int:

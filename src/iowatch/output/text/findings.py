@@ -147,8 +147,9 @@ def format_period(finding: Finding) -> str:
     resolution = finding.resolution
     if resolution is None:
         return f"since {day}"
-    if finding.end is not None:
-        return f"{_format_days(finding, finding.end)}, over"
+    end = finding.end()
+    if end is not None:
+        return f"{_format_days(finding, end)}, over"
     if resolution.kind == "superseded" and resolution.since is not None:
         return f"{_format_days(finding, resolution.since)}, superseded"
     if resolution.kind == "transient":

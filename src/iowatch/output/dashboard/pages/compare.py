@@ -6,7 +6,7 @@ from functools import partial
 
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry
 from iowatch.output.dashboard.pages.comparison import newest_stacks, write_stack_pairs
-from iowatch.output.dashboard.side_lists import ListedSystem, side_groups
+from iowatch.output.dashboard.side_lists import ListedSystem, SideGroup, listed_sides, preselected_sides, side_groups
 
 
 def listed_system(machine: SystemEntry) -> ListedSystem:
@@ -27,9 +27,9 @@ def publish_lists(site: SiteBuild) -> None:
             pairs_of_site.append({**sides, "page": row.request.page})
         if crossings.left_out:
             left_out.append(f"{machine.name}: {crossings.lacks_text()}")
-    groups = side_groups([listed_system(machine) for machine in site.catalogue.machines])
-    # Two different sides are preselected, the newest pair where there is one.
-    selected = {"left": "", "right": ""}
+    groups = _groups_of_site(site)
+    # The newest pair of stacks is preselected where there is one.
+    selected = preselected_sides(groups)
     if pairs_of_site:
         selected = {name: pairs_of_site[0][name] for name in selected}
     site.write_page(
@@ -37,12 +37,21 @@ def publish_lists(site: SiteBuild) -> None:
         "compare.html",
         groups=groups,
         selected=selected,
-        listed={option.text for group in groups for option in group.options},
+        listed=listed_sides(groups),
         served=False,
         pairs_of_site=pairs_of_site,
         left_out=left_out,
         request=None,
     )
+
+
+def _groups_of_site(site: SiteBuild) -> list[SideGroup]:
+    return side_groups([listed_system(machine) for machine in site.catalogue.machines])
+
+
+def _has_sides(site: SiteBuild) -> bool:
+    """Whether two sides can be chosen."""
+    return bool(_groups_of_site(site))
 
 
 PAGE = Page(
@@ -52,4 +61,5 @@ PAGE = Page(
     publish_lists,
     below="comparisons.html",
     line="choose two stacks, months, events or systems from lists.",
+    has_content=_has_sides,
 )

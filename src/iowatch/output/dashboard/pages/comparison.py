@@ -42,7 +42,7 @@ from iowatch.output.comparison import (
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
 from iowatch.output.dashboard.data import SeriesEntry
-from iowatch.output.dashboard.side_lists import stack_side
+from iowatch.output.dashboard.side_lists import last_uses, stack_side
 from iowatch.reference import Event
 from iowatch.site import system_zone
 from iowatch.statistics import ComparisonSettings, Pair, SideSamples
@@ -205,9 +205,7 @@ def _nearest_event(machine: SystemEntry, finding: Finding) -> Event | None:
 
 def newest_stacks(machine: SystemEntry) -> list[str]:
     """Names of the stacks of a system with monitored series, the most recently used first."""
-    last_use: dict[str, int] = {}
-    for use in machine.stacks:
-        last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+    last_use = last_uses(machine.stacks)
     names = {series.row.stack for series in machine.watched}
     return sorted(names, key=lambda name: (-last_use.get(name, 0), name))
 
@@ -351,7 +349,7 @@ def comparison_values(
         fault = str(error)
         if "side" in request.left.filters:
             fault = "the A/B run has no case with results of both stacks"
-        return {"request": request, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
+        return fault_values(request, fault)
     document = comparison_document(outcome)
     # All intervals have one axis, so that they can be compared.
     scale = drawing.forest_scale((pair["ratio"], pair["ci_simultaneous"] or pair["ci"]) for pair in document["pairs"])
@@ -374,6 +372,15 @@ def comparison_values(
         "asks": any(pair["more"].isdigit() for pair in pairs),
         "only": _unpaired_counts(outcome, document),
     }
+
+
+def fault_values(request: ComparisonRequest, fault: str) -> dict[str, Any]:
+    """Values of the template `comparison_body.html` where there is no comparison.
+
+    Args:
+        fault: the reason.
+    """
+    return {"request": request, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
 
 
 def _unpaired_counts(outcome: Outcome, document: Mapping[str, Any]) -> list[tuple[str, int]]:

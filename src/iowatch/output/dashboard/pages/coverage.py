@@ -83,7 +83,8 @@ class SessionCounts:
     Attributes:
         page: path of its page.
         failed: number of failed runs.
-        missed: number of sessions that should have taken place between it and the one `before`.
+        before: the night before it.
+        missed: number of sessions that should have taken place between it and the one before.
     """
 
     session: SessionRow
@@ -121,6 +122,7 @@ def publish_coverage_pages(site: data.SiteBuild) -> None:
             rows=rows,
             sessions=_session_rows(counts),
             overdue=overdue,
+            newest_night=machine.sessions_of_suites[0] if machine.sessions_of_suites else None,
             missed=counts.missed_since_newest,
         )
         systems.append(SystemCounts(machine, _run_row(page, counts.totals, counts), counts, overdue))
@@ -175,10 +177,14 @@ def _count_results(expected: Sequence[ExpectedResult], received: Set[ExpectedRes
 
 
 def _count_missed_sessions(sessions: Sequence[SessionRow]) -> dict[int, int]:
-    """Number of missed sessions before each session, by its id; sessions are given oldest first."""
-    usual_s = max(drawing.DAY_S, data.usual_interval_s(sessions[::-1]))
+    """Number of missed sessions before each session, by its id; sessions are given oldest first.
+
+    An experiment between two nights is no night.
+    """
+    nights = [session for session in sessions if not session.is_experiment]
+    usual_s = max(drawing.DAY_S, data.usual_interval_s(nights[::-1]))
     missed: dict[int, int] = {}
-    for before, session in pairwise(sessions):
+    for before, session in pairwise(nights):
         gap_s = session.started_at - before.started_at
         if gap_s > 1.5 * usual_s:
             missed[session.id] = round(gap_s / usual_s) - 1
@@ -202,7 +208,8 @@ def _session_rows(counts: CoverageCounts) -> list[SessionCounts]:
                 missed=counts.missed.get(session.id, 0),
             )
         )
-        before = session
+        if not session.is_experiment:
+            before = session
     rows.reverse()
     return rows
 

@@ -305,7 +305,7 @@ def _finding_figures(
             change_text=_change_text(finding, layout),
             description=finding_line(finding),
             event_times=event_times if layout.has_labels else (),
-            end_time=finding.end,
+            end_time=finding.end(machine.session_starts),
             are_outliers_content=finding.pattern is not None,
         )
         pictures.append(fan_picture(content, layout, zone))
@@ -421,7 +421,7 @@ def member_figures(
     axis = MemberTimes(
         first=min(first_times, default=finding.first_after - drawing.DAY_S),
         last=max(last_times, default=finding.first_after + drawing.DAY_S),
-        end=finding.end,
+        end=finding.end(machine.session_starts),
         zone=zone,
     )
     for member in strongest_first(finding.members):

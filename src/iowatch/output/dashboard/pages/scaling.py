@@ -76,7 +76,7 @@ class ScalingFigure:
 def publish_scaling_page(site: data.SiteBuild) -> None:
     """Write `scaling.html`: results of this site."""
     own_figures: list[ScalingFigure] = []
-    published_tables = _published_tables()
+    published_tables = _published_tables(site)
     for machine in site.catalogue.machines:
         own_figures += _own_figures(site.history, machine.name, _own_curves(site), published_tables)
     site.write_page(
@@ -86,7 +86,7 @@ def publish_scaling_page(site: data.SiteBuild) -> None:
 
 def publish_published_page(site: data.SiteBuild) -> None:
     """Write `published.html`: the tables of the papers, with the results of this site of the same case."""
-    figures = [_table_figure(table, _own_curves(site)) for table in _published_tables()]
+    figures = [_table_figure(table, _own_curves(site)) for table in _published_tables(site)]
     site.write_page(
         "published.html",
         "published.html",
@@ -111,7 +111,12 @@ def _has_own_curves(site: data.SiteBuild) -> bool:
     return any(_own_curves(site)(parameter) for parameter in ("writers", "nodes"))
 
 
-def _published_tables() -> list[PublishedScaling]:
+def _published_tables(site: data.SiteBuild) -> list[PublishedScaling]:
+    """All published tables of bandwidths, read once for both pages."""
+    return site.compute_once("published tables", None, _read_published_tables)
+
+
+def _read_published_tables() -> list[PublishedScaling]:
     """All published tables of bandwidths, in the order of the sources and of the tables in each."""
     rows_of_table: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for _system, rows in sorted(data.published_measurements().items()):
